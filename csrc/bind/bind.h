@@ -1,0 +1,12 @@
+// SPDX-License-Identifier: Apache-2.0
+// SPDX-FileCopyrightText: The trnsim authors
+#pragma once
+
+#include <pybind11/pybind11.h>
+
+namespace trnsim::bind {
+
+void bind_errors(pybind11::module_& module);
+void bind_workload(pybind11::module_& module);
+
+}  // namespace trnsim::bind

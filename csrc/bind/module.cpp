@@ -1,0 +1,11 @@
+// SPDX-License-Identifier: Apache-2.0
+// SPDX-FileCopyrightText: The trnsim authors
+//
+// trnsim._core: everything but capture, without torch. One bind_<room>.cpp a room, no logic.
+#include "bind/bind.h"
+
+PYBIND11_MODULE(_core, module) {
+  module.doc() = "The simulator's core: machines, workloads, lowering, simulation, projection.";
+  trnsim::bind::bind_errors(module);
+  trnsim::bind::bind_workload(module);
+}

@@ -1,0 +1,74 @@
+// SPDX-License-Identifier: Apache-2.0
+// SPDX-FileCopyrightText: The trnsim authors
+//
+// The recorder: the one writer of the Workload during a capture.
+//
+// Kernels call record_op once per op; what an op runs inside itself is silenced by a QuietScope (a
+// per-thread depth counter), so that a composite op is one record. The recorder is thread safe:
+// backward runs on autograd's own thread. Phase, module path, stream, autograd sequence number and
+// grad mode are read from thread state here, never passed by kernels.
+#pragma once
+
+#include <ATen/core/TensorBody.h>
+
+#include <memory>
+#include <span>
+#include <string>
+
+#include "workload/workload.h"
+
+namespace trnsim::capture {
+
+enum class Mode : uint8_t { phantom, compute };
+Mode mode();
+void set_mode(Mode mode);  // throws capture Error while trn tensors are alive
+
+// Recording is off until start; while it is off the recorder costs one relaxed atomic load.
+void start_recording();
+bool is_recording();
+// Ends the recording and hands out what was captured since start_recording.
+std::shared_ptr<workload::Workload> stop_recording();
+// What has been captured so far, while recording goes on (a copy).
+std::shared_ptr<workload::Workload> snapshot_recording();
+
+class QuietScope {
+ public:
+  QuietScope();
+  ~QuietScope();
+};
+bool is_quiet();
+
+// `signature` is interned by the caller through intern (the shape cache keeps the id).
+int32_t intern(const workload::Signature& signature);
+void record_op(int32_t signature, std::span<const at::Tensor> inputs,
+               std::span<const at::Tensor> outputs, std::span<const at::Tensor> mutated);
+// inputs are read and outputs written by the message; returns the call's index for record_wait.
+int32_t record_call(const workload::Call& call, std::span<const at::Tensor> inputs,
+                    std::span<const at::Tensor> outputs);
+void record_wait(int32_t call);
+void record_host_read(std::span<const at::Tensor> inputs, bool answered_by_policy);
+void record_event(int64_t event_id, int32_t stream);
+void record_event_wait(int64_t event_id, int32_t stream);
+void record_marker(workload::MarkerKind kind, int64_t value);
+
+// Storage life and kind. Storages are known by the address of their allocation.
+void note_allocation(uint64_t address, int64_t bytes, int32_t stream);
+void note_free(uint64_t address);
+void set_storage_kind(const at::Tensor& tensor, workload::StorageKind kind);
+
+// Module path and phase, kept by the Python hooks of trnsim/capture.
+void push_module(const std::string& path);
+void pop_module();
+void push_recomputation();  // inside a checkpointed function that runs again
+void pop_recomputation();
+void push_optimizer();      // inside optimizer.step()
+void pop_optimizer();
+int32_t begin_region(const std::string& description);
+void end_region();
+
+// Groups in creation order; 0 is the world, made by set_world.
+void set_world(int64_t rank, int64_t world_size, int64_t ranks_per_server);
+int32_t add_group(const std::string& name, const workload::RankPattern& ranks);
+void add_note(const std::string& note);  // something that capture had to guess
+
+}  // namespace trnsim::capture
