@@ -1,0 +1,147 @@
+// SPDX-License-Identifier: Apache-2.0
+// SPDX-FileCopyrightText: The trnsim authors
+//
+// Machine: one kind of cluster, as figures from a data file. Nothing about hardware stands in code.
+//
+// Every figure keeps its decimal text, unit, source and confidence; the typed structs below are read
+// from them once, exactly (Rational, integer ps). A file has exactly the keys of its architecture:
+// an unknown or missing key, or a wrong unit, is a MachineError that names the nearest match. A
+// Machine is immutable after load; `with_override` makes another.
+#pragma once
+
+#include <array>
+#include <cstdint>
+#include <map>
+#include <string>
+#include <vector>
+
+#include "base/units.h"
+
+namespace trnsim::machine {
+
+enum class Confidence : uint8_t { measured, published, inferred, guessed };
+const char* confidence_name(Confidence confidence);
+
+struct Figure {
+  std::string key;    // dotted path in the file: "chip.hbm.bandwidth"
+  std::string value;  // decimal text as written, or a word ("torus")
+  std::string unit;   // "GB/s", "GHz", "ns", "GiB", "1" (a count or ratio), "word"
+  std::string source;
+  Confidence confidence = Confidence::guessed;
+};
+
+enum class Architecture : uint8_t { neuroncore, gpu };
+
+// Peak rates by PyTorch dtype name, FLOP/s per chip. `published` is what MFU divides by;
+// `physical` bounds a kernel (equal to published where nothing else is known).
+struct Peaks {
+  std::map<std::string, Rational> published_flops, physical_flops;
+};
+
+struct Hbm {
+  int64_t total_bytes = 0, reserved_bytes = 0;  // per chip
+  Rational bandwidth_Bps;                       // per chip
+  Rational efficiency;                          // achieved share on long streams, in (0, 1]
+};
+
+// Trainium: a chip is `cores` NeuronCores; formulas count cycles per core (LOWERING.md).
+struct NeuronCore {
+  int64_t cores = 0, cores_per_logical = 0;
+  Rational tensor_clock_Hz, vector_clock_Hz, scalar_clock_Hz, gpsimd_clock_Hz;
+  int64_t tensor_rows = 0, tensor_columns = 0;  // contraction x stationary: 128 x 128
+  int64_t moving_max = 0;                       // moving columns of a matmul instruction: 512
+  int64_t min_cycles = 0;                       // of any instruction: 64
+  int64_t tensor_fp32_factor = 0;               // fp32 matmul costs this many times bf16: 4
+  int64_t gpsimd_start_cycles = 0, dynamic_cycles = 0;  // 150, 600
+  int64_t sbuf_partition_bytes = 0;             // usable per partition
+  int64_t psum_partition_bytes = 0, psum_bank_bytes = 0;
+  int64_t partitions = 0;                       // 128
+  int64_t dma_engines = 0;                      // per core
+  int64_t dma_descriptor_ps = 0;                // fixed cost of a descriptor
+  Rational dma_engine_peak_Bps, dma_engine_Bps; // theory (27.2e9), practice (23e9)
+  Rational dma_sbuf_to_sbuf_Bps;                // per core: 217.6e9
+  int64_t dge_ps = 0;                           // per DMA instruction of a descriptor generator
+  int64_t dge_count = 0;                        // generators per core
+  int64_t fill_ps = 0, drain_ps = 0;            // P0, Q0
+  Rational vector_tt16_speedup, vector_tt32_speedup;  // tuning knobs, 1 in golden tests
+  Rational tensor_efficiency, tensor_small_tile_efficiency;  // pe_eff, and tiles under 128
+  Rational sbuf_resident_fraction;              // of SBUF that an intermediate may take to stay
+  int64_t launch_ps = 0;                        // one executable (graph) launch
+  int64_t collective_streams = 0;               // per rank
+};
+
+// NVIDIA: roofline with tile and wave quantisation.
+struct AttentionRate {   // rate = peak_flops_inf * S / (S + half_length)
+  int64_t head_size = 0;
+  bool causal = false, backward = false;
+  Rational flops_inf;
+  int64_t half_length = 0;
+};
+struct Gpu {
+  int64_t multiprocessors = 0;
+  int64_t tile_rows = 0, tile_columns = 0;          // of a GEMM tile: 128 x 256
+  std::map<std::string, Rational> gemm_efficiency;  // by dtype, of the published dense peak
+  Rational vector_flops;                            // fp32 non-tensor peak
+  std::vector<AttentionRate> attention;
+  int64_t kernel_ps = 0;                            // shortest kernel on the device
+  int64_t host_launch_ps = 0;                       // host side, per eager op
+  int64_t collective_streams = 0;
+};
+
+// The collective library's constants. Latencies in ps.
+struct Collectives {
+  std::string library;              // "neuron" or "nccl"
+  int64_t mesh_step_ps = 0, rdh_step_ps = 0, kanga_step_ps = 0, ring_step_ps = 0;
+  Rational mesh_efficiency, rdh_efficiency, link_efficiency;
+  Rational in_chip_copy_Bps;        // per logical core
+  int64_t base_ps = 0;              // of one call (nccl)
+};
+
+struct Chip {
+  std::string name;                 // "trn2"
+  Architecture architecture = Architecture::neuroncore;
+  Peaks peaks;
+  Hbm hbm;
+  NeuronCore neuron;                // when architecture is neuroncore
+  Gpu gpu;                          // when architecture is gpu
+  Collectives collectives;
+  std::vector<int64_t> ranks_per_chip_allowed;  // {1, 4, 8}; the first is the default
+};
+
+enum class ScaleUp : uint8_t { torus, one_switch };
+
+struct Server {
+  int64_t chips = 0;                // chips of one server
+};
+
+struct Machine {
+  std::string name, description;
+  std::vector<Figure> figures;      // in file order, overrides applied
+  Chip chip;
+  Server server;
+  ScaleUp scale_up = ScaleUp::torus;
+  std::array<int64_t, 3> torus{1, 1, 1};        // chips per axis X, Y, Z
+  std::array<Rational, 3> torus_axis_Bps{};     // one link, one direction
+  Rational switch_port_Bps;                     // one chip, one direction
+  int64_t hop_ps = 0;                           // extra latency of a hop
+  Rational price_per_chip_hour_usd;             // 0 = unknown
+  Rational power_per_chip_W;                    // all-in
+  int64_t max_chips = 0;                        // of one pod: beyond needs a fabric
+  uint64_t hash = 0;                            // of every figure's key, value and unit
+
+  const Figure* figure(const std::string& key) const;  // or null
+};
+
+// Builds and checks a Machine from its figures (trnsim/machine reads the TOML and flattens it).
+// `name` is the preset's or file's name.
+Machine make_machine(const std::string& name, const std::string& description,
+                     const std::vector<Figure>& figures);
+// "chip.hbm.bandwidth=3.2TB/s" or "...=3.2" in the figure's own unit: the figure becomes
+// {confidence guessed, source "--set"}. Throws MachineError with the nearest key.
+Machine with_override(const Machine& machine, const std::string& assignment);
+// Every bandwidth (links, HBM) or rate of one kind times `factor`, for advice by re-simulation.
+// what: "hbm", "link.x", "link.y", "link.z", "link.switch", "tensor", "vector", "scalar",
+// "gpsimd", "dma", "launch", "latency". Throws MachineError on another word.
+Machine scaled(const Machine& machine, const std::string& what, Rational factor);
+
+}  // namespace trnsim::machine
