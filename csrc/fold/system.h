@@ -1,0 +1,80 @@
+// SPDX-License-Identifier: Apache-2.0
+// SPDX-FileCopyrightText: The trnsim authors
+//
+// System: what simulate runs. Ranks with their role, communicators with their members, variables
+// with their weights on links. The same type folded and not.
+//
+// A variable is one phase of one call template on one communicator (or one message between two
+// ranks). Its progress is bytes on its critical link, the one with the largest weight/capacity; that
+// link has weight 2^16 and the others round down, never below 1; capacities are scaled by 2^16 too
+// (DESIGN 3.4 "Network"). Weights are fixed here once, on the capacities at the start.
+#pragma once
+
+#include <cstdint>
+#include <memory>
+#include <string>
+#include <vector>
+
+#include "lower/program.h"
+#include "machine/topology.h"
+
+namespace trnsim::fold {
+
+inline constexpr int64_t kWeightOne = 1 << 16;
+
+struct LinkUse {
+  int32_t link = 0;
+  int64_t weight = kWeightOne;
+};
+
+struct Variable {
+  int32_t communicator = 0;
+  int32_t call = 0;            // template, index in the role's Program::calls
+  int32_t phase = 0;
+  int64_t latency_ps = 0;      // L
+  int64_t bytes = 0;           // on the critical link; 0 = never enters the network
+  std::vector<LinkUse> uses;   // ascending by link
+  bool is_private = false;     // no other variable of the job uses its links
+};
+
+struct Communicator {
+  int32_t slot = 0;            // group index in the members' Programs
+  std::vector<int32_t> members;  // ranks, in group order
+  std::string name;
+};
+
+struct Rank {
+  int32_t role = 0;
+  int32_t chip = 0;
+  int32_t factor = 1 << 16;    // compute durations times factor / 2^16
+  int64_t start_ps = 0;
+  int64_t count = 1;           // how many ranks of the job it stands for
+  std::vector<int32_t> communicator_of_slot;  // -1 where it is not a member
+};
+
+struct LinkInfo {
+  std::string name;
+  int64_t rate = 0;            // 1/1024 B/s; the solver's capacity is rate * 2^16
+  int8_t axis = 0;
+};
+
+struct System {
+  std::vector<std::shared_ptr<const lower::Program>> roles;
+  std::vector<Rank> ranks;
+  std::vector<Communicator> communicators;
+  std::vector<LinkInfo> links;
+  std::vector<Variable> variables;
+  // variables of (communicator, call template), one a phase, in order: [communicator][call]
+  std::vector<std::vector<std::vector<int32_t>>> plan;
+};
+
+// Places one Program on `placement.ranks` ranks that all play it (uniform roles), makes the
+// communicators of every group from the captured rank's pattern (translated to the other ranks:
+// a group of stride patterns is one of a family that tiles the world), expands call templates into
+// variables over the topology's links, and marks the private ones. used_ranks: 1 when the script
+// formed no process group. Throws SimulateError when groups do not tile the world.
+System make_system(std::shared_ptr<const lower::Program> program,
+                   const machine::Machine& machine, const machine::Topology& topology,
+                   const machine::Placement& placement, int64_t used_ranks);
+
+}  // namespace trnsim::fold
