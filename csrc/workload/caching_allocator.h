@@ -10,6 +10,9 @@
 // Blocks belong to the stream that they were allocated on. When the capacity is reached, segments
 // that are wholly free are returned, then the request fails.
 //
+// The sizes are those of PyTorch's CUDA allocator with default settings, and so is the order of
+// ties: a request takes the lowest address among equally large free blocks of its stream.
+//
 // The same class serves capture (where addresses are real ones inside a reservation) and project
 // (which replays a trace on another machine's capacity). No torch in it. O(log blocks) a call.
 #pragma once
@@ -50,8 +53,10 @@ class CachingAllocator {
   // capacity < 0: unlimited. Addresses start at `base` and are never reused after a segment is
   // returned, so that a stale address is never valid again.
   CachingAllocator(int64_t capacity_bytes, uint64_t base);
+  ~CachingAllocator();
 
-  // The block's address, or 0 when it does not fit (then nothing changed but the counters).
+  // The block's address, or 0 when it does not fit (then cached segments were returned, and nothing
+  // else changed but the counters). PyTorch never asks for 0 bytes; here they take one block.
   uint64_t allocate(int64_t bytes, int32_t stream);
   void release(uint64_t address);        // must be live
   void release_cached_segments();        // torch's empty_cache()
@@ -63,28 +68,30 @@ class CachingAllocator {
   std::vector<SegmentInfo> segments() const;
 
  private:
-  struct Block;
-  struct Segment;
+  struct Block {
+    uint64_t address = 0;
+    int64_t size = 0, requested = 0;
+    int32_t stream = 0;
+    bool is_small = false, is_live = false;
+    Block *before = nullptr, *after = nullptr;  // neighbours in the segment
+  };
   struct BySize {
     bool operator()(const Block* a, const Block* b) const;
   };
   using FreeBlocks = std::set<Block*, BySize>;
 
   Block* take_free(int64_t size, int32_t stream, bool small);
-  Block* add_segment(int64_t size, int32_t stream, bool small);
+  Block* add_segment(int64_t size, int32_t stream, bool small);  // null when over capacity
   void split(Block* block, int64_t size);
-  void merge(Block* block);
+  void absorb(Block* block, Block* after);
   FreeBlocks& free_blocks(bool small) { return small ? free_small_ : free_large_; }
 
   int64_t capacity_;
   uint64_t next_address_;
   FreeBlocks free_small_, free_large_;
   std::unordered_map<uint64_t, std::unique_ptr<Block>> blocks_;  // live and free, by address
-  std::map<uint64_t, Segment> segments_;
+  std::map<uint64_t, Block*> segments_;  // first block of each, by address
   AllocatorStats stats_;
-
- public:
-  ~CachingAllocator();
 };
 
 }  // namespace trnsim::workload
