@@ -1,0 +1,96 @@
+// SPDX-License-Identifier: Apache-2.0
+// SPDX-FileCopyrightText: The trnsim authors
+//
+// Projection: what a step costs, where its time goes and what limits it. All from the Timeline, the
+// Program and the Workload; integer ps inside, doubles only for printing.
+#pragma once
+
+#include <array>
+#include <cstdint>
+#include <map>
+#include <memory>
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "lower/program.h"
+#include "simulate/timeline.h"
+#include "workload/workload.h"
+
+namespace trnsim::project {
+
+// Mean over ranks, sums exactly to step_ps (the remainder goes to compute).
+struct Breakdown {
+  int64_t compute_ps = 0, exposed_communication_ps = 0, bubble_ps = 0, host_ps = 0, stall_ps = 0;
+};
+
+struct OpShare {  // ops by exclusive time on the critical rank
+  std::string name, module, phase, bound, rule_class;
+  int64_t count = 0, time_ps = 0, read_bytes = 0, write_bytes = 0;
+  double flops = 0, roofline_fraction = 0;
+};
+
+struct ModuleShare {
+  std::string module;
+  int64_t time_ps = 0, read_bytes = 0, write_bytes = 0;
+  double flops = 0;
+};
+
+struct Advice {
+  std::string change;       // "twice the bandwidth of link axis z", "no launch cost"
+  int64_t step_ps = 0;      // of the step simulated again with it
+  double gain = 0;          // 1 - step_ps / the step as it is
+};
+
+struct Projection {
+  std::string machine, mode, role, version, script;
+  int64_t chips = 0, chips_used = 0, ranks = 0, ranks_per_chip = 1;
+  int64_t step_ps = 0, interval_low_ps = 0, interval_high_ps = 0;
+  std::string interval_basis = "inputs (unvalidated)";
+  Breakdown breakdown;
+  std::map<std::string, double> engine_busy;            // fraction of the step, mean over ranks
+  std::map<std::string, int64_t> exposed_by_group_ps;   // by group name
+  std::optional<double> mfu, mfu_causal;
+  double model_flops = 0;                               // of the step, all ranks
+  int64_t parameters = 0;
+  int64_t memory_peak_bytes = 0, memory_capacity_bytes = 0, memory_reserved_bytes = 0;
+  std::map<std::string, int64_t> memory_by_kind;
+  bool memory_is_upper_bound = false;                   // compiler reuse not modelled
+  bool fits = false;
+  std::optional<double> tokens_per_s, samples_per_s, cost_usd_per_step, energy_j_per_step;
+  std::string bottleneck;
+  std::vector<Advice> advice;
+  std::vector<OpShare> top_ops;
+  std::vector<ModuleShare> top_modules;
+  int64_t outside_step_ps = 0;
+  struct Fallback { std::string name; int64_t count = 0; double share = 0; };
+  std::vector<Fallback> fallback_ops;
+  std::vector<lower::Guess> guesses;
+  std::vector<std::string> overrides;                   // --set
+  uint64_t timeline_hash = 0, workload_hash = 0, seed = 0;
+};
+
+struct ProjectOptions {
+  int64_t step = -1;             // -1: the measured step of find_steps
+  int64_t chips = 0, ranks = 0, ranks_per_chip = 0;  // 0 = from the Workload and the machine
+  int64_t tokens_per_step = -1;  // overrides
+  int64_t top = 10;
+  bool advise = true, interval = true;
+  simulate::SimulateOptions simulate;
+  lower::LowerOptions lower;
+  std::vector<std::string> overrides;
+};
+
+struct Run {                     // everything a report needs
+  std::shared_ptr<const workload::Workload> workload;
+  machine::Machine machine;
+  std::shared_ptr<const lower::Program> program;
+  std::shared_ptr<const simulate::Timeline> timeline;
+  Projection projection;
+};
+
+// lower -> fold -> simulate -> project, and again for each piece of advice and interval bound.
+Run project_step(std::shared_ptr<const workload::Workload> workload,
+                 const machine::Machine& machine, const ProjectOptions& options);
+
+}  // namespace trnsim::project
