@@ -36,12 +36,12 @@ class Error : public std::runtime_error {
 
 }  // namespace trnsim
 
-#define TRN_CHECK(condition, kind, ...)                                  \
-  do {                                                                   \
-    if (!(condition)) throw ::trnsim::Error(::trnsim::ErrorKind::kind, __VA_ARGS__); \
+#define TRN_CHECK(condition, kind, ...)                                                 \
+  do {                                                                                  \
+    if (!(condition)) throw ::trnsim::Error(::trnsim::ErrorKind::kind, __VA_ARGS__);    \
   } while (false)
 
-#define TRN_ASSERT(condition, message)                                              \
-  do {                                                                              \
+#define TRN_ASSERT(condition, message)                                                  \
+  do {                                                                                  \
     if (!(condition)) ::trnsim::fail_assertion(#condition, __FILE__, __LINE__, message); \
   } while (false)
