@@ -5,8 +5,8 @@
 //
 // Error carries what happened, which value, and what to change (the hint). Its kind becomes the
 // Python exception class: machine -> MachineError, capture -> CaptureError, ..., all under
-// TrnSimError. TRN_CHECK guards doors (user input); TRN_ASSERT states an invariant of ours and stays
-// on in release builds.
+// TrnSimError. TRN_CHECK guards doors (user input); TRN_ASSERT states an invariant of ours and
+// stays on in release builds.
 #pragma once
 
 #include <stdexcept>

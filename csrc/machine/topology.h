@@ -21,7 +21,7 @@ namespace trnsim::machine {
 
 struct Link {
   int32_t from_chip = 0, to_chip = 0;  // -1 = the switch
-  int8_t axis = 0;                     // 0, 1, 2 = X, Y, Z of a torus; 3 = switch up, 4 = switch down
+  int8_t axis = 0;                     // 0, 1, 2 = X, Y, Z of a torus; 3, 4 = switch up, down
   int64_t rate = 0;                    // 1/1024 B/s
   std::string name;                    // "x+ 0>1", "up 3"
 };

@@ -43,8 +43,8 @@ struct SimulateOptions {
   bool use_private = true;    // resolve private collectives inside the lane
 };
 
-// Runs the System to its end. Throws SimulateError for deadlocks (naming tasks, queues, ranks of the
-// cycle), mismatched or missing calls and flows that cannot move.
+// Runs the System to its end. Throws SimulateError for deadlocks (naming tasks, queues, ranks of
+// the cycle), mismatched or missing calls and flows that cannot move.
 Timeline simulate_step(std::shared_ptr<const fold::System> system,
                        const SimulateOptions& options);
 

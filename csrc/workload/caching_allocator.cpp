@@ -108,7 +108,8 @@ void CachingAllocator::release_cached_segments() {
 
 int64_t CachingAllocator::block_bytes(uint64_t address) const {
   const auto found = blocks_.find(address);
-  TRN_ASSERT(found != blocks_.end() && found->second->is_live, "the size of a block that is not live");
+  TRN_ASSERT(found != blocks_.end() && found->second->is_live,
+             "the size of a block that is not live");
   return found->second->size;
 }
 
