@@ -6,8 +6,8 @@
 //
 // A variable is one phase of one call template on one communicator (or one message between two
 // ranks). Its progress is bytes on its critical link, the one with the largest weight/capacity;
-// that link has weight 2^16 and the others round down, never below 1; capacities are scaled by 2^16 too
-// (DESIGN 3.4 "Network"). Weights are fixed here once, on the capacities at the start.
+// that link has weight 2^16 and the others round down, never below 1; capacities are scaled by
+// 2^16 too. Weights are fixed here once, on the capacities at the start.
 #pragma once
 
 #include <cstdint>

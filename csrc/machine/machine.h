@@ -4,8 +4,8 @@
 // Machine: one kind of cluster, as figures from a data file. Nothing about hardware stands in code.
 //
 // Every figure keeps its decimal text, unit, source and confidence; the typed structs below are
-// read from them once, exactly (Rational, integer ps). A file has exactly the keys of its architecture:
-// an unknown or missing key, or a wrong unit, is a MachineError that names the nearest match. A
+// read from them once, exactly (Rational, integer ps). A file has exactly the keys of its
+// architecture: an unknown or missing key, or a wrong unit, is a MachineError that names the nearest match. A
 // Machine is immutable after load; `with_override` makes another.
 #pragma once
 

@@ -5,8 +5,8 @@
 //
 // Blocks are rounded up to 512 bytes. Requests up to 1 MiB come from 2 MiB segments (small pool),
 // up to 10 MiB from 20 MiB segments, larger ones from segments rounded to 2 MiB (large pool). A
-// free block serves the smallest request-fitting size first (best fit), is split when the rest is at
-// least 512 bytes (small) or over 1 MiB (large), and merges with free neighbours of its segment.
+// free block serves the smallest request-fitting size first (best fit), is split when the rest is
+// at least 512 bytes (small) or over 1 MiB (large), and merges with free neighbours of its segment.
 // Blocks belong to the stream that they were allocated on. When the capacity is reached, segments
 // that are wholly free are returned, then the request fails.
 //

@@ -92,7 +92,7 @@ enum class RecordKind : uint8_t {
   op,            // signature and uses
   call,          // a collective or point-to-point message: payload = index in calls; uses too
   wait,          // the stream waits for a call: payload = index in calls
-  host_read,     // the host waits for a device value: item(), .cpu(), synchronize; uses may be empty
+  host_read,     // the host waits for a device value: item(), .cpu(), synchronize; uses optional
   event_record,  // payload = event id
   event_wait,    // the record's stream waits for payload = event id
   marker         // payload = MarkerKind; see Marker
