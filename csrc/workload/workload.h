@@ -220,6 +220,10 @@ struct Workload {
   }
 };
 
+// How many of a record's uses are inputs; the others are what it writes. An op reads one use for
+// each input of its signature (fewer never happen), a host read reads all of its uses.
+int32_t input_count(const Workload& workload, const Record& record);
+
 // Returns the index of an equal signature, adding it if there is none. `index` caches texts.
 int32_t intern_signature(Workload& workload, const Signature& signature,
                          std::unordered_map<std::string, int32_t>& index);
@@ -227,10 +231,12 @@ int32_t intern_signature(Workload& workload, const Signature& signature,
 // Throws workload Error if an index points outside its table or counts do not match.
 void check_workload(const Workload& workload);
 
-// Everything but mode, seed, notes and absolute storage ids (they are renumbered by first use).
+// Everything but mode, seed, notes, what phantom mode did not know (unknown_reads, fallback_read)
+// and arbitrary names: ids of storages, events and optimizers, autograd's sequence numbers, indices
+// of signatures and modules are renumbered by first use or replaced by what they name.
 uint64_t hash_workload(const Workload& workload);
 
-// Empty when equal, else one line for each of the first `limit` differences, which name the record,
+// Equal means what hash_workload means. Empty when equal, else one line for each of the first `limit` differences, which name the record,
 // what it is in `a` and what it is in `b`.
 std::vector<std::string> compare_workloads(const Workload& a, const Workload& b, int limit);
 
@@ -247,13 +253,17 @@ struct Step {
   bool creates_state = false;  // the first step of an optimizer: its state is created in it
 };
 // DESIGN 3.1 "Steps": a step ends when the last optimizer that stepped returned and the next
-// forward begins, or the script ends. Without any optimizer step, everything is one step.
+// forward begins, or the script ends. Without any optimizer step, everything is one step. Where the
+// script marks steps itself (torch.trn.step), its marks alone end steps.
 std::vector<Step> find_steps(const Workload& workload);
-// The measured step: the second whole step, or the only one; `asked` >= 0 chooses (0-based).
+// The measured step: the second whole step, or the only one; `asked` >= 0 chooses among the whole
+// ones (0-based). Without a whole step, what was recorded.
 // Throws workload Error when `asked` is out of range or nothing was recorded.
 Step choose_step(const std::vector<Step>& steps, int64_t asked);
 // Records of [begin, end) that are no part of the step: no_grad ops outside a training forward
-// (evaluation, logging). Same length as the step, 1 = outside.
+// (evaluation, logging). What runs under no_grad between a backward and the end of the optimizer
+// (clipping, unscaling) is part of the step. Nothing is outside an inference. Same length as the
+// step, 1 = outside.
 std::vector<uint8_t> outside_step(const Workload& workload, const Step& step);
 
 // The caching allocator of PyTorch, replayed on a trace: rounding to 512 bytes, 2 MiB small pool,
@@ -261,12 +271,15 @@ std::vector<uint8_t> outside_step(const Workload& workload, const Step& step);
 struct MemoryPeak {
   int64_t allocated_bytes = 0;  // peak of live blocks, rounded as the allocator rounds
   int64_t reserved_bytes = 0;   // peak of segments
+  int64_t requested_bytes = 0;  // peak of what was asked for, unrounded
   int64_t at_record = -1;       // where allocated_bytes peaked
   std::array<int64_t, kStorageKindCount> by_kind{};  // at that moment; sums to allocated_bytes
 };
 MemoryPeak replay_allocations(const Workload& workload);
 
-// Samples and tokens of one rank's step (DESIGN 3.5); -1 when not known.
+// Samples and tokens of one rank's step (DESIGN 3.5), summed over its forward passes (micro-batches);
+// -1 when not known. A pass begins with the step and after each backward; in it the first module
+// called gives the samples and the first embedding the tokens. torch.trn.step(tokens=) wins.
 int64_t samples_of(const Workload& workload, const Step& step);
 int64_t tokens_of(const Workload& workload, const Step& step);
 

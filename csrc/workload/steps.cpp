@@ -1,0 +1,131 @@
+// SPDX-License-Identifier: Apache-2.0
+// SPDX-FileCopyrightText: The trnsim authors
+//
+// Where a training step begins and ends, and what one rank worked on in it.
+#include <algorithm>
+#include <set>
+
+#include "base/error.h"
+#include "workload/workload.h"
+
+namespace trnsim::workload {
+namespace {
+
+bool is_marker(const Record& record, MarkerKind kind) {
+  return record.kind == RecordKind::marker && record.payload == int32_t(kind);
+}
+bool is_gradient_work(const Record& record) {
+  return record.phase == Phase::backward || record.phase == Phase::optimizer;
+}
+
+// Calls visit(record, first_in_pass) for each record that is part of the step; a pass begins with
+// the step and after each backward or optimizer.
+template <typename Visit>
+void visit_step(const Workload& workload, const Step& step, const Visit& visit) {
+  const std::vector<uint8_t> outside = outside_step(workload, step);
+  for (int64_t i = step.begin; i < step.end; ++i)
+    if (!outside[size_t(i - step.begin)]) visit(workload.records[size_t(i)]);
+}
+
+}  // namespace
+
+std::vector<Step> find_steps(const Workload& workload) {
+  const auto& records = workload.records;
+  const bool by_hand = std::any_of(records.begin(), records.end(), [](const Record& record) {
+    return is_marker(record, MarkerKind::step);
+  });
+  std::vector<Step> steps;
+  std::set<int64_t> known;  // optimizers that have stepped
+  Step step;
+  const auto close = [&](int64_t end, bool whole) {
+    step.end = end;
+    step.whole = whole;
+    steps.push_back(step);
+    step = Step{end, end, 0, false, false};
+  };
+  bool stepped = false;  // an optimizer stepped or was skipped since the boundary
+  for (int64_t i = 0; i < int64_t(records.size()); ++i) {
+    const Record& record = records[size_t(i)];
+    if (is_marker(record, MarkerKind::forward_begin) && stepped && !by_hand) {
+      close(i, true);
+      stepped = false;
+    }
+    if (is_marker(record, MarkerKind::optimizer_end)) {
+      stepped = true;
+      ++step.optimizer_count;
+      step.creates_state |= known.insert(record.value).second;
+    }
+    if (is_marker(record, MarkerKind::optimizer_skipped)) stepped = true;
+    if (is_marker(record, MarkerKind::step)) {
+      close(i + 1, true);
+      stepped = false;
+    }
+  }
+  const int64_t end = int64_t(records.size());
+  if (end > step.begin) close(end, stepped && !by_hand);
+  return steps;
+}
+
+Step choose_step(const std::vector<Step>& steps, int64_t asked) {
+  TRN_CHECK(!steps.empty(), workload, "nothing was recorded",
+            "run the model on torch.device(\"trn\")");
+  std::vector<Step> whole;
+  for (const Step& step : steps)
+    if (step.whole) whole.push_back(step);
+  if (whole.empty()) whole.push_back(steps.front());
+  if (asked < 0) return whole[std::min<size_t>(1, whole.size() - 1)];
+  TRN_CHECK(asked < int64_t(whole.size()), workload,
+            "no step " + std::to_string(asked) + ": the script ran " +
+                std::to_string(whole.size()) + (whole.size() == 1 ? " step" : " steps"),
+            "choose a step from 0 to " + std::to_string(whole.size() - 1));
+  return whole[size_t(asked)];
+}
+
+std::vector<uint8_t> outside_step(const Workload& workload, const Step& step) {
+  std::vector<uint8_t> outside(size_t(step.end - step.begin), 0);
+  if (!step.whole) return outside;
+  enum { idle, training, gradients } state = idle;
+  for (int64_t i = step.begin; i < step.end; ++i) {
+    const Record& record = workload.records[size_t(i)];
+    if (is_marker(record, MarkerKind::forward_begin)) state = training;
+    if (is_marker(record, MarkerKind::optimizer_begin)) state = gradients;
+    if (is_marker(record, MarkerKind::optimizer_end)) state = idle;
+    if (record.phase == Phase::backward && state == training) state = gradients;
+    if (!record.no_grad || is_gradient_work(record) || record.phase == Phase::recomputation)
+      continue;
+    const bool in_forward = record.phase == Phase::forward && state == training;
+    outside[size_t(i - step.begin)] = !in_forward && state != gradients;
+  }
+  return outside;
+}
+
+int64_t samples_of(const Workload& workload, const Step& step) {
+  int64_t samples = -1;
+  bool fresh = true;
+  visit_step(workload, step, [&](const Record& record) {
+    if (is_gradient_work(record)) fresh = true;
+    if (!is_marker(record, MarkerKind::forward_begin) || !fresh) return;
+    fresh = false;
+    if (record.value >= 0) samples = std::max<int64_t>(samples, 0) + record.value;
+  });
+  return samples;
+}
+
+int64_t tokens_of(const Workload& workload, const Step& step) {
+  int64_t tokens = -1, marked = -1;
+  bool fresh = true;
+  visit_step(workload, step, [&](const Record& record) {
+    if (is_gradient_work(record)) fresh = true;
+    if (is_marker(record, MarkerKind::step) && record.value >= 0) marked = record.value;
+    if (record.kind != RecordKind::op || !fresh || record.phase == Phase::recomputation) return;
+    const Signature& signature = workload.signature_of(record);
+    if (signature.op != "aten::embedding") return;
+    const TensorSlot* indices = signature.input("indices");
+    if (!indices) return;
+    fresh = false;
+    tokens = std::max<int64_t>(tokens, 0) + indices->meta.element_count();
+  });
+  return marked >= 0 ? marked : tokens;
+}
+
+}  // namespace trnsim::workload

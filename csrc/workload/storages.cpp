@@ -1,0 +1,110 @@
+// SPDX-License-Identifier: Apache-2.0
+// SPDX-FileCopyrightText: The trnsim authors
+//
+// What each storage is for, and the peak of memory that the allocation trace leads to.
+#include <algorithm>
+
+#include "base/error.h"
+#include "workload/caching_allocator.h"
+#include "workload/workload.h"
+
+namespace trnsim::workload {
+namespace {
+
+// What the records do with one storage.
+struct Life {
+  bool used = false;
+  Phase made_in = Phase::other;  // phase of the first write, or of the first read without one
+  bool written_in_backward = false, read_by_optimizer = false;
+};
+
+std::vector<Life> lives(const Workload& workload) {
+  std::vector<Life> out(workload.storages.size());
+  for (const Record& record : workload.records) {
+    const int32_t inputs = input_count(workload, record);
+    for (int32_t i = 0; i < record.uses_count; ++i) {
+      Life& life = out[size_t(workload.uses[size_t(record.uses_begin + i)].storage)];
+      if (!life.used) life.made_in = record.phase;
+      life.used = true;
+      if (i >= inputs && record.phase == Phase::backward) life.written_in_backward = true;
+      if (i < inputs && record.phase == Phase::optimizer) life.read_by_optimizer = true;
+    }
+  }
+  return out;
+}
+
+// Indices of the records for which `matches` holds; rising.
+template <typename Matches>
+std::vector<int64_t> places(const Workload& workload, const Matches& matches) {
+  std::vector<int64_t> out;
+  for (size_t i = 0; i < workload.records.size(); ++i)
+    if (matches(workload.records[i])) out.push_back(int64_t(i));
+  return out;
+}
+
+// Whether the storage is alive at the first of `at` that is not before its birth.
+bool lives_into(const Storage& storage, const std::vector<int64_t>& at) {
+  const auto next = std::lower_bound(at.begin(), at.end(), storage.born);
+  return next != at.end() && (storage.died < 0 || storage.died > *next);
+}
+
+bool is_settled(StorageKind kind) {
+  return kind == StorageKind::parameter || kind == StorageKind::buffer ||
+         kind == StorageKind::input || kind == StorageKind::communication;
+}
+
+}  // namespace
+
+void classify_storages(Workload& workload) {
+  const std::vector<Life> all = lives(workload);
+  const auto backward = places(
+      workload, [](const Record& record) { return record.phase == Phase::backward; });
+  const auto optimizer_ends = places(workload, [](const Record& record) {
+    return record.kind == RecordKind::marker &&
+           record.payload == int32_t(MarkerKind::optimizer_end);
+  });
+  for (size_t i = 0; i < workload.storages.size(); ++i) {
+    Storage& storage = workload.storages[i];
+    const Life& life = all[i];
+    if (is_settled(storage.kind)) continue;
+    storage.kind = StorageKind::temporary;
+    if (!life.used) continue;
+    const bool forward = life.made_in == Phase::forward || life.made_in == Phase::recomputation;
+    const bool kept = storage.died < 0;
+    if (life.written_in_backward &&
+        (life.read_by_optimizer || (kept && optimizer_ends.empty() && !forward)))
+      storage.kind = StorageKind::gradient;
+    else if (life.made_in == Phase::optimizer && (kept || lives_into(storage, optimizer_ends)))
+      storage.kind = StorageKind::optimizer_state;
+    else if (forward && lives_into(storage, backward))
+      storage.kind = StorageKind::activation;
+  }
+}
+
+MemoryPeak replay_allocations(const Workload& workload) {
+  CachingAllocator allocator(-1, uint64_t(1) << 40);
+  std::vector<uint64_t> addresses(workload.storages.size(), 0);
+  std::array<int64_t, kStorageKindCount> by_kind{};
+  MemoryPeak peak;
+  for (const AllocationEvent& event : workload.allocations) {
+    const Storage& storage = workload.storages[size_t(event.storage)];
+    uint64_t& address = addresses[size_t(event.storage)];
+    if (storage.bytes == 0) continue;  // PyTorch asks no allocator for nothing
+    if (event.is_free) {
+      by_kind[size_t(storage.kind)] -= allocator.block_bytes(address);
+      allocator.release(address);
+      continue;
+    }
+    address = allocator.allocate(storage.bytes, event.stream);
+    by_kind[size_t(storage.kind)] += allocator.block_bytes(address);
+    if (allocator.stats().allocated_bytes <= peak.allocated_bytes) continue;
+    peak.allocated_bytes = allocator.stats().allocated_bytes;
+    peak.at_record = event.record;
+    peak.by_kind = by_kind;
+  }
+  peak.reserved_bytes = allocator.stats().reserved_peak;
+  peak.requested_bytes = allocator.stats().requested_peak;
+  return peak;
+}
+
+}  // namespace trnsim::workload

@@ -1,0 +1,140 @@
+// SPDX-License-Identifier: Apache-2.0
+// SPDX-FileCopyrightText: The trnsim authors
+#include <gtest/gtest.h>
+
+#include "base/error.h"
+#include "build.h"
+
+namespace trnsim::workload {
+namespace {
+
+using test::Builder;
+const char* kOp = "aten::rand() -> ()";
+
+// forward_begin, forward op, backward op, optimizer_begin, optimizer op, optimizer_end: 6 records.
+void train(Builder& b, int64_t optimizer = 1, int64_t samples = 4) {
+  b.marker(MarkerKind::forward_begin, samples);
+  b.op(kOp, Phase::forward);
+  b.op(kOp, Phase::backward).no_grad = 1;
+  b.marker(MarkerKind::optimizer_begin, optimizer);
+  b.op(kOp, Phase::optimizer).no_grad = 1;
+  b.marker(MarkerKind::optimizer_end, optimizer);
+}
+
+TEST(Steps, AStepEndsWhenTheNextForwardBegins) {
+  Builder b;
+  train(b);
+  b.op(kOp, Phase::other);  // reading the loss belongs to the step that made it
+  train(b);
+  const auto steps = find_steps(b.workload);
+  ASSERT_EQ(steps.size(), 2u);
+  EXPECT_EQ(steps[0].begin, 0);
+  EXPECT_EQ(steps[0].end, 7);
+  EXPECT_EQ(steps[1].end, 13);
+  EXPECT_TRUE(steps[0].whole && steps[1].whole);
+  EXPECT_TRUE(steps[0].creates_state);
+  EXPECT_FALSE(steps[1].creates_state);
+}
+
+TEST(Steps, MicroBatchesAndSeveralOptimizersAreOneStep) {
+  Builder b;
+  for (int micro = 0; micro < 3; ++micro) {
+    b.marker(MarkerKind::forward_begin, 4);
+    b.op(kOp, Phase::forward);
+    b.op(kOp, Phase::backward);
+  }
+  for (const int64_t optimizer : {1, 2}) {
+    b.marker(MarkerKind::optimizer_begin, optimizer);
+    b.marker(MarkerKind::optimizer_end, optimizer);
+  }
+  const auto steps = find_steps(b.workload);
+  ASSERT_EQ(steps.size(), 1u);
+  EXPECT_EQ(steps[0].optimizer_count, 2);
+  EXPECT_EQ(samples_of(b.workload, steps[0]), 12);
+}
+
+TEST(Steps, ASkippedOptimizerStepCounts) {
+  Builder b;
+  b.marker(MarkerKind::forward_begin, 4);
+  b.marker(MarkerKind::optimizer_skipped, 1);
+  train(b);
+  const auto steps = find_steps(b.workload);
+  ASSERT_EQ(steps.size(), 2u);
+  EXPECT_FALSE(steps[0].creates_state);  // nothing was created: it was skipped
+  EXPECT_TRUE(steps[1].creates_state);
+}
+
+TEST(Steps, WithoutAnOptimizerEverythingIsOneInference) {
+  Builder b;
+  b.op(kOp, Phase::forward).no_grad = 1;
+  b.op(kOp, Phase::forward).no_grad = 1;
+  const Step step = choose_step(find_steps(b.workload), -1);
+  EXPECT_FALSE(step.whole);
+  EXPECT_EQ(step.end, 2);
+  EXPECT_EQ(outside_step(b.workload, step), (std::vector<uint8_t>{0, 0}));
+}
+
+TEST(Steps, TheSecondWholeStepIsMeasuredUnlessOneIsAskedFor) {
+  Builder b;
+  for (int i = 0; i < 3; ++i) train(b);
+  const auto steps = find_steps(b.workload);
+  EXPECT_EQ(choose_step(steps, -1).begin, 6);
+  EXPECT_EQ(choose_step(steps, 2).begin, 12);
+  EXPECT_THROW(choose_step(steps, 3), Error);
+  EXPECT_THROW(choose_step({}, -1), Error);
+  EXPECT_EQ(choose_step({steps[0]}, -1).begin, 0);
+}
+
+TEST(Steps, MarksOfTheScriptWin) {
+  Builder b;
+  train(b);
+  train(b);
+  b.marker(MarkerKind::step, 1000);
+  train(b);
+  b.marker(MarkerKind::step, 500);
+  const auto steps = find_steps(b.workload);
+  ASSERT_EQ(steps.size(), 2u);
+  EXPECT_EQ(steps[0].end, 13);
+  EXPECT_EQ(tokens_of(b.workload, steps[0]), 1000);
+}
+
+TEST(Steps, EvaluationIsOutsideAndClippingInside) {
+  Builder b;
+  b.op(kOp, Phase::other).no_grad = 1;    // 0: initialisation, outside
+  b.marker(MarkerKind::forward_begin, 4);
+  b.op(kOp, Phase::forward).no_grad = 1;  // 2: running statistics, inside
+  b.op(kOp, Phase::other).no_grad = 1;    // 3: accuracy, outside
+  b.op(kOp, Phase::backward).no_grad = 1;
+  b.op(kOp, Phase::other).no_grad = 1;    // 5: clipping, inside
+  b.marker(MarkerKind::optimizer_begin, 1);
+  b.op(kOp, Phase::optimizer).no_grad = 1;
+  b.marker(MarkerKind::optimizer_end, 1);
+  b.op(kOp, Phase::forward).no_grad = 1;  // 9: evaluation, outside
+  b.op(kOp, Phase::other);                // 10: with grad, inside
+  const auto steps = find_steps(b.workload);
+  ASSERT_EQ(steps.size(), 1u);
+  EXPECT_EQ(outside_step(b.workload, steps[0]),
+            (std::vector<uint8_t>{1, 0, 0, 1, 0, 0, 0, 0, 0, 1, 0}));
+}
+
+TEST(Steps, TokensAreTheFirstEmbeddingOfEachPass) {
+  Builder b;
+  const char* embed = "aten::embedding(weight: float32[9,2], indices: int64[2,8]) -> (out0: "
+                      "float32[2,8,2])";
+  const char* places = "aten::embedding(weight: float32[8,2], indices: int64[8]) -> (out0: "
+                       "float32[8,2])";
+  const int32_t w = b.storage(72), i = b.storage(128), o = b.storage(128);
+  for (int pass = 0; pass < 2; ++pass) {
+    b.marker(MarkerKind::forward_begin, 2);
+    b.op(embed, Phase::forward, {{w, 0}, {i, 0}, {o, 1}});
+    b.op(places, Phase::forward, {{w, 0}, {i, 0}, {o, 2}});
+    b.marker(MarkerKind::forward_begin, 16);  // the loss is a module too
+    b.op(kOp, Phase::backward);
+  }
+  const Step step = choose_step(find_steps(b.workload), -1);
+  EXPECT_EQ(tokens_of(b.workload, step), 32);
+  EXPECT_EQ(samples_of(b.workload, step), 4);
+}
+
+}  // namespace
+}  // namespace trnsim::workload
