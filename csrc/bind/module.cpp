@@ -7,5 +7,6 @@
 PYBIND11_MODULE(_core, module) {
   module.doc() = "The simulator's core: machines, workloads, lowering, simulation, projection.";
   trnsim::bind::bind_errors(module);
+  trnsim::bind::bind_machine(module);
   trnsim::bind::bind_workload(module);
 }

@@ -3,10 +3,12 @@
 //
 // Machine: one kind of cluster, as figures from a data file. Nothing about hardware stands in code.
 //
-// Every figure keeps its decimal text, unit, source and confidence; the typed structs below are
-// read from them once, exactly (Rational, integer ps). A file has exactly the keys of its
-// architecture: an unknown or missing key, or a wrong unit, is a MachineError that names the nearest match. A
-// Machine is immutable after load; `with_override` makes another.
+// Every figure keeps its decimal text, unit, source and confidence; the typed structs below are read
+// from them once, exactly: rates and ratios as Rationals, times in ps rounded up, bytes and counts
+// whole. A file has exactly the keys of its architecture: an unknown or missing key, or a wrong unit,
+// is a MachineError that names the nearest match. Only price, power, physical peaks and what an axis
+// of one chip would need may be left out. A Machine is immutable after load; `with_override` and
+// `scaled` make others, by way of the figures, so that figures, structs and hash always agree.
 #pragma once
 
 #include <array>
@@ -21,19 +23,23 @@ namespace trnsim::machine {
 
 enum class Confidence : uint8_t { measured, published, inferred, guessed };
 const char* confidence_name(Confidence confidence);
+Confidence parse_confidence(const std::string& name);  // throws MachineError on another word
 
 struct Figure {
   std::string key;    // dotted path in the file: "chip.hbm.bandwidth"
-  std::string value;  // decimal text as written, or a word ("torus")
-  std::string unit;   // "GB/s", "GHz", "ns", "GiB", "1" (a count or ratio), "word"
+  std::string value;  // decimal text as written, or a word ("torus"), or a list ("1, 4, 8")
+  std::string unit;   // "GB/s", "GHz", "ns", "GiB", "1" (a count or ratio), "word", "list"
   std::string source;
   Confidence confidence = Confidence::guessed;
+
+  bool operator==(const Figure&) const = default;
 };
 
 enum class Architecture : uint8_t { neuroncore, gpu };
 
-// Peak rates by PyTorch dtype name, FLOP/s per chip. `published` is what MFU divides by;
-// `physical` bounds a kernel (equal to published where nothing else is known).
+// Peak rates by PyTorch dtype name ("tf32" beside them), dense, FLOP/s per chip. `published` is what
+// MFU divides by; `physical` bounds a kernel (equal to published where nothing else is known, for
+// the same dtypes), and is what `scaled(machine, "tensor", ...)` changes.
 struct Peaks {
   std::map<std::string, Rational> published_flops, physical_flops;
 };
@@ -80,15 +86,17 @@ struct AttentionRate {   // rate = peak_flops_inf * S / (S + half_length)
 struct Gpu {
   int64_t multiprocessors = 0;
   int64_t tile_rows = 0, tile_columns = 0;          // of a GEMM tile: 128 x 256
-  std::map<std::string, Rational> gemm_efficiency;  // by dtype, of the published dense peak
+  std::map<std::string, Rational> gemm_efficiency;  // by dtype, of the physical peak
   Rational vector_flops;                            // fp32 non-tensor peak
   std::vector<AttentionRate> attention;
   int64_t kernel_ps = 0;                            // shortest kernel on the device
   int64_t host_launch_ps = 0;                       // host side, per eager op
-  int64_t collective_streams = 0;
+  int64_t collective_streams = 0;                   // per rank; 0 = one per process group
 };
 
-// The collective library's constants. Latencies in ps.
+// The collective library's constants. Latencies in ps; a step's latency contains its first hop.
+// Efficiencies are shares of a link's bandwidth. "neuron" has all but base_ps; "nccl" has base_ps,
+// ring_step_ps and link_efficiency.
 struct Collectives {
   std::string library;              // "neuron" or "nccl"
   int64_t mesh_step_ps = 0, rdh_step_ps = 0, kanga_step_ps = 0, ring_step_ps = 0;
@@ -105,7 +113,7 @@ struct Chip {
   NeuronCore neuron;                // when architecture is neuroncore
   Gpu gpu;                          // when architecture is gpu
   Collectives collectives;
-  std::vector<int64_t> ranks_per_chip_allowed;  // {1, 4, 8}; the first is the default
+  std::vector<int64_t> ranks_per_chip_allowed;  // ascending, {1, 4, 8}; the first is the default
 };
 
 enum class ScaleUp : uint8_t { torus, one_switch };
@@ -123,11 +131,12 @@ struct Machine {
   std::array<int64_t, 3> torus{1, 1, 1};        // chips per axis X, Y, Z
   std::array<Rational, 3> torus_axis_Bps{};     // one link, one direction
   Rational switch_port_Bps;                     // one chip, one direction
-  int64_t hop_ps = 0;                           // extra latency of a hop
+  int64_t hop_ps = 0;                           // of each hop of a route past its first
   Rational price_per_chip_hour_usd;             // 0 = unknown
-  Rational power_per_chip_W;                    // all-in
+  Rational power_per_chip_W;                    // all-in (the server's share with it); 0 = unknown
+  Rational power_package_W;                     // of the chip alone; 0 = unknown
   int64_t max_chips = 0;                        // of one pod: beyond needs a fabric
-  uint64_t hash = 0;                            // of every figure's key, value and unit
+  uint64_t hash = 0;                            // of every figure's key, value and unit, in any order
 
   const Figure* figure(const std::string& key) const;  // or null
 };
@@ -142,6 +151,12 @@ Machine with_override(const Machine& machine, const std::string& assignment);
 // Every bandwidth (links, HBM) or rate of one kind times `factor`, for advice by re-simulation.
 // what: "hbm", "link.x", "link.y", "link.z", "link.switch", "tensor", "vector", "scalar",
 // "gpsimd", "dma", "launch", "latency". Throws MachineError on another word.
+// "tensor" leaves the published peaks, which MFU divides by; "launch" and "latency" divide times.
 Machine scaled(const Machine& machine, const std::string& what, Rational factor);
+// The words of `scaled` that mean something on this machine.
+std::vector<std::string> scalable(const Machine& machine);
+
+// Equal figures (in any order), name and description.
+bool operator==(const Machine& a, const Machine& b);
 
 }  // namespace trnsim::machine

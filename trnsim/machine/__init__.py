@@ -1,0 +1,37 @@
+# SPDX-License-Identifier: Apache-2.0
+# SPDX-FileCopyrightText: The trnsim authors
+"""Machines: chips, links and prices as figures with sources, read from TOML files.
+
+A machine file has an optional ``description``, an optional ``extends``, and figures. A figure is an
+inline table of exactly four keys under a dotted name::
+
+    description = "two servers of mine"
+    extends = "trn2"                     # a preset's name, or a path ending in .toml
+
+    [chip.hbm]
+    bandwidth = { value = 3.2, unit = "TB/s", source = "vendor's letter", confidence = "published" }
+
+``value`` is a number, a decimal in quotes (``"0.1"``), a fraction in quotes (``"37/45"``), a word
+(unit ``word``) or a list of whole numbers (unit ``list``). Numbers are kept as written, digit by
+digit; no binary fraction comes between. ``unit`` must have the dimension of the figure:
+
+=========  ==============================================
+time       ps, ns, us, ms, s
+frequency  MHz, GHz
+size       bytes, KiB, MiB, GiB, kB, MB, GB
+bandwidth  MB/s, GB/s, TB/s, GiB/s, Gbps (per direction)
+rate       GFLOP/s, TFLOP/s, PFLOP/s
+other      W, kW, USD/h, 1 (a count or share), word, list
+=========  ==============================================
+
+``source`` says where the number comes from and may not be empty; ``confidence`` is ``measured``,
+``published``, ``inferred`` or ``guessed``. A file that extends another replaces whole figures.
+``trnsim info trn2 --toml`` prints a whole machine in this form, with every key that there is.
+
+All errors are :class:`trnsim.errors.MachineError`, one line with the file, the key, the value and
+what to change.
+"""
+
+from .loader import figures, load, placement, presets, to_toml, topology
+
+__all__ = ["figures", "load", "placement", "presets", "to_toml", "topology"]

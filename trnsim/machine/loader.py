@@ -1,0 +1,211 @@
+# SPDX-License-Identifier: Apache-2.0
+# SPDX-FileCopyrightText: The trnsim authors
+"""Reading and writing machine files. What the keys mean, and their checks, are in csrc/machine."""
+
+from __future__ import annotations
+
+import difflib
+import json
+import re
+import tomllib
+from collections.abc import Iterable, Sequence
+from pathlib import Path
+from typing import Any
+
+from .. import _core
+from ..errors import MachineError
+
+_DATA = Path(__file__).parent / "data"
+_FIGURE_KEYS = ("value", "unit", "source", "confidence")
+_CONFIDENCES = ("measured", "published", "inferred", "guessed")
+_TOML_NUMBER = re.compile(r"(0|[1-9][0-9]*)(\.[0-9]+)?([eE][+-]?[0-9]+)?")
+
+
+class _Decimal(str):
+    """A TOML float, as its own digits."""
+
+
+def presets() -> list[str]:
+    """Names of the machines that come with trnsim, in alphabetical order."""
+    return sorted(path.stem for path in _DATA.glob("*.toml"))
+
+
+def load(name_or_path: str | Path, overrides: Iterable[str] = ()) -> _core.Machine:
+    """A machine by its preset's name, or from a file whose path ends in ``.toml``.
+
+    ``overrides`` are assignments such as ``"chip.hbm.bandwidth=3.2TB/s"``, applied in order; without
+    a unit the figure's own is meant.
+
+    Raises MachineError for an unknown name (with the nearest), a broken file (with its line), an
+    unknown, missing, wrong or repeated figure, or an override that is no legal figure.
+    """
+    name = str(name_or_path)
+    description, table = _read(_locate(name, Path()), [])
+    machine = _core.make_machine(name, description, list(table.values()))
+    for assignment in overrides:
+        machine = machine.with_override(assignment)
+    return machine
+
+
+def topology(machine: _core.Machine, chips: int) -> _core.Topology:
+    """The links between the first ``chips`` chips, and routes over them.
+
+    Raises MachineError, with the nearest legal counts, if the machine cannot be cut so.
+    """
+    return _core.make_topology(machine, chips)
+
+
+def placement(
+    machine: _core.Machine,
+    chips: int | None = None,
+    ranks: int | None = None,
+    ranks_per_chip: int | None = None,
+) -> _core.Placement:
+    """Where ranks sit: rank r on chip r // ranks_per_chip.
+
+    What is not given follows from the rest; with nothing given it is one chip and the machine's own
+    ranks per chip. Raises MachineError on counts that contradict each other or the machine.
+    """
+    for what, count in (("chips", chips), ("ranks", ranks), ("ranks per chip", ranks_per_chip)):
+        if count is not None and count < 1:
+            raise MachineError(f"{count} {what} cannot hold a job: use at least 1")
+    if chips is None and ranks is None:
+        chips = 1
+    return _core.make_placement(machine, chips or 0, ranks or 0, ranks_per_chip or 0)
+
+
+def figures(machine: _core.Machine) -> list[dict[str, str]]:
+    """Every figure as a row: ``figure`` (its key), ``value``, ``unit``, ``source``, ``confidence``."""
+    return [
+        {
+            "figure": figure.key,
+            "value": figure.value,
+            "unit": figure.unit,
+            "source": figure.source,
+            "confidence": figure.confidence,
+        }
+        for figure in machine.figures
+    ]
+
+
+def to_toml(machine: _core.Machine) -> str:
+    """The machine as a file that :func:`load` reads back to an equal one."""
+    tables: dict[str, list[_core.Figure]] = {}
+    for figure in machine.figures:
+        tables.setdefault(figure.key.rpartition(".")[0], []).append(figure)
+    lines = [f"description = {_quoted(machine.description)}"]
+    for table, members in tables.items():
+        lines += ["", f"[{table}]"]
+        for figure in members:
+            parts = {
+                "value": _toml_value(figure),
+                "unit": _quoted(figure.unit),
+                "source": _quoted(figure.source),
+                "confidence": _quoted(figure.confidence),
+            }
+            inner = ", ".join(f"{key} = {text}" for key, text in parts.items())
+            lines.append(f"{figure.key.rpartition('.')[2]} = {{ {inner} }}")
+    return "\n".join(lines) + "\n"
+
+
+def _toml_value(figure: _core.Figure) -> str:
+    if figure.unit == "list":
+        return f"[{figure.value}]"
+    if figure.unit != "word" and _TOML_NUMBER.fullmatch(figure.value):
+        return figure.value
+    return _quoted(figure.value)
+
+
+def _quoted(text: str) -> str:
+    return json.dumps(text, ensure_ascii=False).replace("\x7f", "\\u007f")
+
+
+def _locate(name: str, relative_to: Path) -> Path:
+    if name.endswith(".toml"):
+        path = relative_to / Path(name).expanduser()
+        if not path.is_file():
+            raise MachineError(f"machine file {path} does not exist: give the path of a file")
+        return path
+    known = presets()
+    if name not in known:
+        near = difflib.get_close_matches(name.lower(), known, n=1)
+        hint = f"did you mean {near[0]}?" if near else f"use one of {', '.join(known)}"
+        raise MachineError(f"no machine is called '{name}': {hint} (or a path ending in .toml)")
+    return _DATA / f"{name}.toml"
+
+
+def _read(path: Path, readers: Sequence[Path]) -> tuple[str, dict[str, _core.Figure]]:
+    """Description and figures by key of a file, with those of the files that it extends."""
+    if path.resolve() in readers:
+        raise MachineError(f"{path}: extends itself: remove one 'extends'")
+    document = _parse(path)
+    description, table = "", {}
+    if "extends" in document:
+        base = document.pop("extends")
+        if not isinstance(base, str) or isinstance(base, _Decimal):
+            raise MachineError(f"{path}: extends is no name: write a preset's name or a path")
+        located = _locate(base, path.parent)
+        description, table = _read(located, [*readers, path.resolve()])
+    if "description" in document:
+        description = document.pop("description")
+        if not isinstance(description, str):
+            raise MachineError(f"{path}: description is no text: put it in quotes")
+    _flatten(document, "", path, table)
+    return description, table
+
+
+def _parse(path: Path) -> dict[str, Any]:
+    try:
+        return tomllib.loads(path.read_bytes().decode(), parse_float=_Decimal)
+    except tomllib.TOMLDecodeError as error:
+        raise MachineError(f"{path}: not TOML: {' '.join(str(error).split())}") from None
+    except UnicodeDecodeError as error:
+        raise MachineError(f"{path}: not UTF-8 at byte {error.start}: save it as UTF-8") from None
+    except OSError as error:
+        raise MachineError(f"{path}: cannot be read: {error.strerror}") from None
+
+
+def _flatten(node: dict[str, Any], prefix: str, path: Path, table: dict[str, _core.Figure]) -> None:
+    for key, child in node.items():
+        dotted = f"{prefix}{key}"
+        if not isinstance(child, dict):
+            raise MachineError(
+                f"{path}: {dotted} = {child} is no figure: "
+                "write it as { value = ..., unit = ..., source = ..., confidence = ... }"
+            )
+        leaf = any(not isinstance(value, dict) for value in child.values())
+        if leaf:
+            table[dotted] = _figure(dotted, child, path)
+        elif child:
+            _flatten(child, f"{dotted}.", path, table)
+
+
+def _figure(key: str, leaf: dict[str, Any], path: Path) -> _core.Figure:
+    for name in leaf:
+        if name not in _FIGURE_KEYS:
+            near = difflib.get_close_matches(name, _FIGURE_KEYS, n=1)
+            hint = f"did you mean {near[0]}?" if near else f"it has {', '.join(_FIGURE_KEYS)}"
+            raise MachineError(f"{path}: {key} has an unknown part '{name}': {hint}")
+    for name in _FIGURE_KEYS:
+        if name not in leaf:
+            raise MachineError(f"{path}: {key} has no {name}: add {name} = ...")
+    value = _value_text(key, leaf["value"], path)
+    for name in _FIGURE_KEYS[1:]:
+        if not isinstance(leaf[name], str) or isinstance(leaf[name], _Decimal):
+            raise MachineError(f"{path}: {key}.{name} = {leaf[name]} is no text: put it in quotes")
+    confidence = leaf["confidence"]
+    if confidence not in _CONFIDENCES:
+        near = difflib.get_close_matches(confidence, _CONFIDENCES, n=1)
+        hint = f"did you mean {near[0]}?" if near else f"use one of {', '.join(_CONFIDENCES)}"
+        raise MachineError(f"{path}: {key}.confidence = '{confidence}' is unknown: {hint}")
+    return _core.Figure(key, value, leaf["unit"], leaf["source"], confidence)
+
+
+def _value_text(key: str, value: Any, path: Path) -> str:
+    if isinstance(value, list) and all(type(part) is int for part in value):
+        return ", ".join(str(part) for part in value)
+    if isinstance(value, str) or type(value) is int:
+        return str(value)
+    raise MachineError(
+        f"{path}: {key}.value = {value} is no number, word or list of whole numbers: write one"
+    )
