@@ -40,26 +40,29 @@ void bind_types(py::module_& module) {
       .def_readonly("max_chips", &Machine::max_chips)
       .def_property_readonly("server_chips", [](const Machine& m) { return m.server.chips; })
       .def_property_readonly("chip_name", [](const Machine& m) { return m.chip.name; })
-      .def_property_readonly("architecture", [](const Machine& m) {
-        return m.chip.architecture == machine::Architecture::gpu ? "gpu" : "neuroncore";
-      })
+      .def_property_readonly(
+          "architecture",
+          [](const Machine& m) {
+            return m.chip.architecture == machine::Architecture::gpu ? "gpu" : "neuroncore";
+          })
       .def_property_readonly("ranks_per_chip_allowed",
                              [](const Machine& m) { return m.chip.ranks_per_chip_allowed; })
       .def_property_readonly("hash", [](const Machine& m) { return hex16(m.hash); })
       .def_property_readonly("legal_chip_counts", &machine::legal_chip_counts)
       .def("rank_memory_bytes", &machine::rank_memory_bytes, py::arg("ranks_per_chip") = 0)
       .def("with_override", &machine::with_override, py::arg("assignment"))
-      .def("scaled",
-           [](const Machine& m, const std::string& what, const std::string& factor) {
-             return machine::scaled(m, what, Rational::parse(factor));
-           },
-           py::arg("what"), py::arg("factor"))
+      .def(
+          "scaled",
+          [](const Machine& m, const std::string& what, const std::string& factor) {
+            return machine::scaled(m, what, Rational::parse(factor));
+          },
+          py::arg("what"), py::arg("factor"))
       .def_property_readonly("scalable", &machine::scalable)
       .def(py::self == py::self)
       .def("__hash__", [](const Machine& m) { return py::hash(py::int_(m.hash)); })
       .def("__repr__", [](const Machine& m) {
-        return "Machine('" + m.name + "', " + std::to_string(m.max_chips) + " chips at most, hash " +
-               hex16(m.hash) + ")";
+        return "Machine('" + m.name + "', " + std::to_string(m.max_chips) +
+               " chips at most, hash " + hex16(m.hash) + ")";
       });
 }
 
@@ -73,16 +76,19 @@ void bind_topology(py::module_& module) {
   py::class_<Topology>(module, "Topology")
       .def_property_readonly("chip_count", &Topology::chip_count)
       .def_property_readonly("links", &Topology::links)
-      .def("route", [](const Topology& topology, int32_t from_chip, int32_t to_chip) {
-        for (const int32_t chip : {from_chip, to_chip}) {
-          if (chip < 0 || chip >= topology.chip_count()) {
-            throw py::index_error("chip " + std::to_string(chip) + " is not in use");
-          }
-        }
-        std::vector<int32_t> links;
-        topology.route(from_chip, to_chip, links);
-        return links;
-      }, py::arg("from_chip"), py::arg("to_chip"));
+      .def(
+          "route",
+          [](const Topology& topology, int32_t from_chip, int32_t to_chip) {
+            for (const int32_t chip : {from_chip, to_chip}) {
+              if (chip < 0 || chip >= topology.chip_count()) {
+                throw py::index_error("chip " + std::to_string(chip) + " is not in use");
+              }
+            }
+            std::vector<int32_t> links;
+            topology.route(from_chip, to_chip, links);
+            return links;
+          },
+          py::arg("from_chip"), py::arg("to_chip"));
   py::class_<Placement>(module, "Placement")
       .def_readonly("chips", &Placement::chips)
       .def_readonly("ranks_per_chip", &Placement::ranks_per_chip)

@@ -15,15 +15,16 @@ using enum Dimension;
 std::map<std::string, Rational> read_by_dtype(Reader& reader, const std::string& prefix,
                                               Dimension dimension, Range range) {
   static const std::vector<std::string> kDtypes = {
-      "bfloat16",      "float16",     "tf32",           "float32",         "float64",
-      "float8_e4m3fn", "float8_e5m2", "float8_e4m3fnuz", "float8_e5m2fnuz", "int8"};
+      "bfloat16",        "float16",       "tf32",        "float32",
+      "float64",         "float8_e4m3fn", "float8_e5m2", "float8_e4m3fnuz",
+      "float8_e5m2fnuz", "int8"};
   std::map<std::string, Rational> values;
   for (const std::string& dtype : reader.children(prefix)) {
     const std::string key = prefix + "." + dtype;
     if (std::find(kDtypes.begin(), kDtypes.end(), dtype) == kDtypes.end()) {
       const std::string near = nearest(dtype, kDtypes);
-      reader.fail(key, "is not of a dtype", near.empty() ? "write a PyTorch dtype, or tf32"
-                                                         : "did you mean " + near + "?");
+      reader.fail(key, "is not of a dtype",
+                  near.empty() ? "write a PyTorch dtype, or tf32" : "did you mean " + near + "?");
     }
     values[dtype] = reader.rational(key, dimension, range);
   }
@@ -85,7 +86,8 @@ void read_neuroncore_memory(Reader& reader, NeuronCore& core) {
   const std::string at = "chip.neuroncore.";
   core.partitions = reader.whole(at + "partitions", number);
   core.sbuf_partition_bytes = reader.whole(at + "sbuf_partition", bytes);
-  core.sbuf_resident_fraction = reader.rational(at + "sbuf_resident_fraction", number, Range::share);
+  core.sbuf_resident_fraction =
+      reader.rational(at + "sbuf_resident_fraction", number, Range::share);
   core.psum_partition_bytes = reader.whole(at + "psum_partition", bytes);
   core.psum_bank_bytes = reader.whole(at + "psum_bank", bytes);
   core.dma_engines = reader.whole(at + "dma_engines", number);
@@ -111,7 +113,8 @@ void read_attention(Reader& reader, std::vector<AttentionRate>& rates) {
       const std::vector<std::string> passes = {"forward", "forward_causal", "backward",
                                                "backward_causal"};
       if (!number_after_d || std::find(passes.begin(), passes.end(), pass) == passes.end()) {
-        throw Error(ErrorKind::machine, reader.machine_name() + ": " + at + " is not an attention rate",
+        throw Error(ErrorKind::machine,
+                    reader.machine_name() + ": " + at + " is not an attention rate",
                     "write chip.gpu.attention.d<head size>.forward, forward_causal, backward or "
                     "backward_causal");
       }
@@ -142,7 +145,8 @@ void read_gpu(Reader& reader, Gpu& gpu) {
 void read_collectives(Reader& reader, Collectives& collectives) {
   collectives.library = reader.deciding_word("collectives.library", {"neuron", "nccl"});
   collectives.ring_step_ps = reader.time_ps("collectives.ring_step_latency");
-  collectives.link_efficiency = reader.rational("collectives.link_efficiency", number, Range::share);
+  collectives.link_efficiency =
+      reader.rational("collectives.link_efficiency", number, Range::share);
   if (collectives.library == "nccl") {
     collectives.base_ps = reader.time_ps("collectives.base_latency");
     return;
@@ -150,15 +154,15 @@ void read_collectives(Reader& reader, Collectives& collectives) {
   collectives.mesh_step_ps = reader.time_ps("collectives.mesh_step_latency");
   collectives.rdh_step_ps = reader.time_ps("collectives.rdh_step_latency");
   collectives.kanga_step_ps = reader.time_ps("collectives.kanga_step_latency");
-  collectives.mesh_efficiency = reader.rational("collectives.mesh_efficiency", number, Range::share);
+  collectives.mesh_efficiency =
+      reader.rational("collectives.mesh_efficiency", number, Range::share);
   collectives.rdh_efficiency = reader.rational("collectives.rdh_efficiency", number, Range::share);
   collectives.in_chip_copy_Bps = reader.rational("collectives.in_chip_copy_bandwidth", bandwidth);
 }
 
 void read_chip(Reader& reader, Chip& chip) {
   chip.name = reader.word("chip.name");
-  const std::string architecture =
-      reader.deciding_word("chip.architecture", {"neuroncore", "gpu"});
+  const std::string architecture = reader.deciding_word("chip.architecture", {"neuroncore", "gpu"});
   chip.architecture = architecture == "gpu" ? Architecture::gpu : Architecture::neuroncore;
   read_peaks(reader, chip.peaks);
   read_hbm(reader, chip.hbm);
@@ -194,11 +198,13 @@ void read_torus(Reader& reader, Machine& machine) {
                   "write fewer chips");
     }
     const std::string key = "scale_up.bandwidth_" + letter;
-    if (extent > 1 || reader.has(key)) machine.torus_axis_Bps[axis] = reader.rational(key, bandwidth);
+    if (extent > 1 || reader.has(key))
+      machine.torus_axis_Bps[axis] = reader.rational(key, bandwidth);
   }
   if (machine.server.chips > 0 && machine.max_chips % machine.server.chips != 0) {
-    reader.fail("server.chips", "does not divide the torus of " + std::to_string(machine.max_chips) +
-                " chips", "change it, or scale_up.chips_x, _y, _z");
+    reader.fail("server.chips",
+                "does not divide the torus of " + std::to_string(machine.max_chips) + " chips",
+                "change it, or scale_up.chips_x, _y, _z");
   }
 }
 
@@ -240,17 +246,21 @@ uint64_t hash_of(const Machine& machine) {
 
 const char* confidence_name(Confidence confidence) {
   switch (confidence) {
-    case Confidence::measured: return "measured";
-    case Confidence::published: return "published";
-    case Confidence::inferred: return "inferred";
-    case Confidence::guessed: return "guessed";
+    case Confidence::measured:
+      return "measured";
+    case Confidence::published:
+      return "published";
+    case Confidence::inferred:
+      return "inferred";
+    case Confidence::guessed:
+      return "guessed";
   }
   return "guessed";
 }
 
 Confidence parse_confidence(const std::string& name) {
-  for (const Confidence confidence : {Confidence::measured, Confidence::published,
-                                      Confidence::inferred, Confidence::guessed}) {
+  for (const Confidence confidence :
+       {Confidence::measured, Confidence::published, Confidence::inferred, Confidence::guessed}) {
     if (name == confidence_name(confidence)) return confidence;
   }
   throw Error(ErrorKind::machine, "'" + name + "' is not a confidence",

@@ -3,12 +3,13 @@
 //
 // Machine: one kind of cluster, as figures from a data file. Nothing about hardware stands in code.
 //
-// Every figure keeps its decimal text, unit, source and confidence; the typed structs below are read
-// from them once, exactly: rates and ratios as Rationals, times in ps rounded up, bytes and counts
-// whole. A file has exactly the keys of its architecture: an unknown or missing key, or a wrong unit,
-// is a MachineError that names the nearest match. Only price, power, physical peaks and what an axis
-// of one chip would need may be left out. A Machine is immutable after load; `with_override` and
-// `scaled` make others, by way of the figures, so that figures, structs and hash always agree.
+// Every figure keeps its decimal text, unit, source and confidence; the typed structs below are
+// read from them once, exactly: rates and ratios as Rationals, times in ps rounded up, bytes and
+// counts whole. A file has exactly the keys of its architecture: an unknown or missing key, or a
+// wrong unit, is a MachineError that names the nearest match. Only price, power, physical peaks and
+// what an axis of one chip would need may be left out. A Machine is immutable after load;
+// `with_override` and `scaled` make others, by way of the figures, so that figures, structs and
+// hash always agree.
 #pragma once
 
 #include <array>
@@ -37,9 +38,9 @@ struct Figure {
 
 enum class Architecture : uint8_t { neuroncore, gpu };
 
-// Peak rates by PyTorch dtype name ("tf32" beside them), dense, FLOP/s per chip. `published` is what
-// MFU divides by; `physical` bounds a kernel (equal to published where nothing else is known, for
-// the same dtypes), and is what `scaled(machine, "tensor", ...)` changes.
+// Peak rates by PyTorch dtype name ("tf32" beside them), dense, FLOP/s per chip. `published` is
+// what MFU divides by; `physical` bounds a kernel (equal to published where nothing else is known,
+// for the same dtypes), and is what `scaled(machine, "tensor", ...)` changes.
 struct Peaks {
   std::map<std::string, Rational> published_flops, physical_flops;
 };
@@ -59,25 +60,25 @@ struct NeuronCore {
   int64_t min_cycles = 0;                       // of any instruction: 64
   int64_t tensor_fp32_factor = 0;               // fp32 matmul costs this many times bf16: 4
   int64_t gpsimd_start_cycles = 0, dynamic_cycles = 0;  // 150, 600
-  int64_t sbuf_partition_bytes = 0;             // usable per partition
+  int64_t sbuf_partition_bytes = 0;                     // usable per partition
   int64_t psum_partition_bytes = 0, psum_bank_bytes = 0;
-  int64_t partitions = 0;                       // 128
-  int64_t dma_engines = 0;                      // per core
-  int64_t dma_descriptor_ps = 0;                // fixed cost of a descriptor
-  Rational dma_engine_peak_Bps, dma_engine_Bps; // theory (27.2e9), practice (23e9)
-  Rational dma_sbuf_to_sbuf_Bps;                // per core: 217.6e9
-  int64_t dge_ps = 0;                           // per DMA instruction of a descriptor generator
-  int64_t dge_count = 0;                        // generators per core
-  int64_t fill_ps = 0, drain_ps = 0;            // P0, Q0
-  Rational vector_tt16_speedup, vector_tt32_speedup;  // tuning knobs, 1 in golden tests
+  int64_t partitions = 0;                        // 128
+  int64_t dma_engines = 0;                       // per core
+  int64_t dma_descriptor_ps = 0;                 // fixed cost of a descriptor
+  Rational dma_engine_peak_Bps, dma_engine_Bps;  // theory (27.2e9), practice (23e9)
+  Rational dma_sbuf_to_sbuf_Bps;                 // per core: 217.6e9
+  int64_t dge_ps = 0;                            // per DMA instruction of a descriptor generator
+  int64_t dge_count = 0;                         // generators per core
+  int64_t fill_ps = 0, drain_ps = 0;             // P0, Q0
+  Rational vector_tt16_speedup, vector_tt32_speedup;         // tuning knobs, 1 in golden tests
   Rational tensor_efficiency, tensor_small_tile_efficiency;  // pe_eff, and tiles under 128
-  Rational sbuf_resident_fraction;              // of SBUF that an intermediate may take to stay
-  int64_t launch_ps = 0;                        // one executable (graph) launch
-  int64_t collective_streams = 0;               // per rank
+  Rational sbuf_resident_fraction;  // of SBUF that an intermediate may take to stay
+  int64_t launch_ps = 0;            // one executable (graph) launch
+  int64_t collective_streams = 0;   // per rank
 };
 
 // NVIDIA: roofline with tile and wave quantisation.
-struct AttentionRate {   // rate = peak_flops_inf * S / (S + half_length)
+struct AttentionRate {  // rate = peak_flops_inf * S / (S + half_length)
   int64_t head_size = 0;
   bool causal = false, backward = false;
   Rational flops_inf;
@@ -89,29 +90,29 @@ struct Gpu {
   std::map<std::string, Rational> gemm_efficiency;  // by dtype, of the physical peak
   Rational vector_flops;                            // fp32 non-tensor peak
   std::vector<AttentionRate> attention;
-  int64_t kernel_ps = 0;                            // shortest kernel on the device
-  int64_t host_launch_ps = 0;                       // host side, per eager op
-  int64_t collective_streams = 0;                   // per rank; 0 = one per process group
+  int64_t kernel_ps = 0;           // shortest kernel on the device
+  int64_t host_launch_ps = 0;      // host side, per eager op
+  int64_t collective_streams = 0;  // per rank; 0 = one per process group
 };
 
 // The collective library's constants. Latencies in ps; a step's latency contains its first hop.
 // Efficiencies are shares of a link's bandwidth. "neuron" has all but base_ps; "nccl" has base_ps,
 // ring_step_ps and link_efficiency.
 struct Collectives {
-  std::string library;              // "neuron" or "nccl"
+  std::string library;  // "neuron" or "nccl"
   int64_t mesh_step_ps = 0, rdh_step_ps = 0, kanga_step_ps = 0, ring_step_ps = 0;
   Rational mesh_efficiency, rdh_efficiency, link_efficiency;
-  Rational in_chip_copy_Bps;        // per logical core
-  int64_t base_ps = 0;              // of one call (nccl)
+  Rational in_chip_copy_Bps;  // per logical core
+  int64_t base_ps = 0;        // of one call (nccl)
 };
 
 struct Chip {
-  std::string name;                 // "trn2"
+  std::string name;  // "trn2"
   Architecture architecture = Architecture::neuroncore;
   Peaks peaks;
   Hbm hbm;
-  NeuronCore neuron;                // when architecture is neuroncore
-  Gpu gpu;                          // when architecture is gpu
+  NeuronCore neuron;  // when architecture is neuroncore
+  Gpu gpu;            // when architecture is gpu
   Collectives collectives;
   std::vector<int64_t> ranks_per_chip_allowed;  // ascending, {1, 4, 8}; the first is the default
 };
@@ -119,24 +120,24 @@ struct Chip {
 enum class ScaleUp : uint8_t { torus, one_switch };
 
 struct Server {
-  int64_t chips = 0;                // chips of one server
+  int64_t chips = 0;  // chips of one server
 };
 
 struct Machine {
   std::string name, description;
-  std::vector<Figure> figures;      // in file order, overrides applied
+  std::vector<Figure> figures;  // in file order, overrides applied
   Chip chip;
   Server server;
   ScaleUp scale_up = ScaleUp::torus;
-  std::array<int64_t, 3> torus{1, 1, 1};        // chips per axis X, Y, Z
-  std::array<Rational, 3> torus_axis_Bps{};     // one link, one direction
-  Rational switch_port_Bps;                     // one chip, one direction
-  int64_t hop_ps = 0;                           // of each hop of a route past its first
-  Rational price_per_chip_hour_usd;             // 0 = unknown
-  Rational power_per_chip_W;                    // all-in (the server's share with it); 0 = unknown
-  Rational power_package_W;                     // of the chip alone; 0 = unknown
-  int64_t max_chips = 0;                        // of one pod: beyond needs a fabric
-  uint64_t hash = 0;                            // of every figure's key, value and unit, in any order
+  std::array<int64_t, 3> torus{1, 1, 1};     // chips per axis X, Y, Z
+  std::array<Rational, 3> torus_axis_Bps{};  // one link, one direction
+  Rational switch_port_Bps;                  // one chip, one direction
+  int64_t hop_ps = 0;                        // of each hop of a route past its first
+  Rational price_per_chip_hour_usd;          // 0 = unknown
+  Rational power_per_chip_W;                 // all-in (the server's share with it); 0 = unknown
+  Rational power_package_W;                  // of the chip alone; 0 = unknown
+  int64_t max_chips = 0;                     // of one pod: beyond needs a fabric
+  uint64_t hash = 0;                         // of every figure's key, value and unit, in any order
 
   const Figure* figure(const std::string& key) const;  // or null
 };

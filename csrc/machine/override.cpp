@@ -20,14 +20,16 @@ std::string trimmed(const std::string& text) {
 // Length of the number that `text` begins with: decimal, exponent, and a "/" with another number.
 size_t number_length(const std::string& text) {
   const auto digits = [&](size_t at) {
-    while (at < text.size() && (isdigit(static_cast<unsigned char>(text[at])) || text[at] == '_')) ++at;
+    while (at < text.size() && (isdigit(static_cast<unsigned char>(text[at])) || text[at] == '_'))
+      ++at;
     return at;
   };
   size_t at = text.starts_with("+") || text.starts_with("-") ? 1 : 0;
   at = digits(at);
   if (at < text.size() && text[at] == '.') at = digits(at + 1);
   if (at < text.size() && (text[at] == 'e' || text[at] == 'E')) {
-    const size_t sign = at + 1 + (at + 1 < text.size() && (text[at + 1] == '-' || text[at + 1] == '+'));
+    const size_t sign =
+        at + 1 + (at + 1 < text.size() && (text[at + 1] == '-' || text[at + 1] == '+'));
     if (digits(sign) > sign) at = digits(sign);
   }
   if (at > 0 && at + 1 < text.size() && text[at] == '/' && digits(at + 1) > at + 1) {
@@ -56,7 +58,8 @@ const std::vector<Lever>& levers() {
       {"link.y", false, {"scale_up.bandwidth_y"}},
       {"link.z", false, {"scale_up.bandwidth_z"}},
       {"link.switch", false, {"scale_up.port_bandwidth"}},
-      {"tensor", false,
+      {"tensor",
+       false,
        {"chip.peak.physical.*", "chip.neuroncore.tensor_clock", "chip.gpu.attention.*.rate"}},
       {"vector", false, {"chip.neuroncore.vector_clock", "chip.gpu.vector_rate"}},
       {"scalar", false, {"chip.neuroncore.scalar_clock"}},
@@ -64,7 +67,8 @@ const std::vector<Lever>& levers() {
       {"dma", false, {"chip.neuroncore.dma_*bandwidth", "chip.neuroncore.dma_engine_peak"}},
       {"dma", true, {"chip.neuroncore.dma_descriptor_latency"}},
       {"launch", true, {"chip.neuroncore.launch_latency", "chip.gpu.host_launch_latency"}},
-      {"latency", true,
+      {"latency",
+       true,
        {"scale_up.hop_latency", "collectives.*_latency", "chip.neuroncore.fill_latency",
         "chip.neuroncore.drain_latency", "chip.neuroncore.dge_latency"}},
   };
@@ -109,7 +113,8 @@ Machine with_override(const Machine& machine, const std::string& assignment) {
     std::vector<std::string> keys;
     for (const Figure& figure : figures) keys.push_back(figure.key);
     const std::string near = nearest(key, keys);
-    throw Error(ErrorKind::machine, "--set " + assignment + ": " + machine.name + " has no figure " + key,
+    throw Error(ErrorKind::machine,
+                "--set " + assignment + ": " + machine.name + " has no figure " + key,
                 near.empty() ? "see trnsim info " + machine.name : "did you mean " + near + "?");
   }
   TRN_CHECK(!right.empty(), machine, "--set " + assignment + " has no value",
@@ -158,9 +163,10 @@ Machine scaled(const Machine& machine, const std::string& what, Rational factor)
 std::vector<std::string> scalable(const Machine& machine) {
   std::vector<std::string> words;
   for (const Lever& lever : levers()) {
-    const bool there = lever.what == std::string("tensor") ||
-                       std::any_of(machine.figures.begin(), machine.figures.end(),
-                                   [&](const Figure& figure) { return reaches(lever, figure.key); });
+    const bool there =
+        lever.what == std::string("tensor") ||
+        std::any_of(machine.figures.begin(), machine.figures.end(),
+                    [&](const Figure& figure) { return reaches(lever, figure.key); });
     if (there && (words.empty() || words.back() != lever.what)) words.push_back(lever.what);
   }
   return words;

@@ -26,7 +26,8 @@ Placement make_placement(const Machine& machine, int64_t chips, int64_t ranks,
                          int64_t ranks_per_chip) {
   TRN_CHECK(chips >= 0 && ranks >= 0, machine,
             std::to_string(chips < 0 ? chips : ranks) + (chips < 0 ? " chips" : " ranks") +
-                " were asked for", "use at least 1");
+                " were asked for",
+            "use at least 1");
   TRN_CHECK(chips != 0 || ranks != 0, machine, "neither chips nor ranks were given",
             "give one of them, at least 1");
   Placement placement;
@@ -46,8 +47,7 @@ Placement make_placement(const Machine& machine, int64_t chips, int64_t ranks,
             std::to_string(ranks) + " ranks on " + std::to_string(chips) + " chips at " + per_chip +
                 " contradict each other",
             "leave one out, or use " + std::to_string(placement.ranks) + " ranks");
-  placement.ranks_per_server =
-      std::min(chips, machine.server.chips) * placement.ranks_per_chip;
+  placement.ranks_per_server = std::min(chips, machine.server.chips) * placement.ranks_per_chip;
   return placement;
 }
 

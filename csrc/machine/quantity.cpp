@@ -71,16 +71,26 @@ std::string units_of(Dimension dimension) {
 
 const char* dimension_name(Dimension dimension) {
   switch (dimension) {
-    case Dimension::time: return "a time";
-    case Dimension::frequency: return "a frequency";
-    case Dimension::bytes: return "a size";
-    case Dimension::bandwidth: return "a bandwidth";
-    case Dimension::flops: return "a rate of operations";
-    case Dimension::power: return "a power";
-    case Dimension::price: return "a price";
-    case Dimension::number: return "a plain number";
-    case Dimension::word: return "a word";
-    case Dimension::list: return "a list of numbers";
+    case Dimension::time:
+      return "a time";
+    case Dimension::frequency:
+      return "a frequency";
+    case Dimension::bytes:
+      return "a size";
+    case Dimension::bandwidth:
+      return "a bandwidth";
+    case Dimension::flops:
+      return "a rate of operations";
+    case Dimension::power:
+      return "a power";
+    case Dimension::price:
+      return "a price";
+    case Dimension::number:
+      return "a plain number";
+    case Dimension::word:
+      return "a word";
+    case Dimension::list:
+      return "a list of numbers";
   }
   return "a figure";
 }

@@ -36,8 +36,8 @@ std::string nearest(const std::string& word, const Strings& candidates) {
   std::string best;
   size_t best_distance = word.size() / 3 + 1;
   for (const std::string& candidate : candidates) {
-    const bool ends = !word.empty() && candidate.size() > word.size() + 1 &&
-                      candidate.ends_with("." + word);
+    const bool ends =
+        !word.empty() && candidate.size() > word.size() + 1 && candidate.ends_with("." + word);
     const size_t distance = ends ? 0 : edit_distance(word, candidate);
     if (distance < best_distance) {
       best_distance = distance;

@@ -68,7 +68,8 @@ Rational Reader::rational(const std::string& key, Dimension dimension, Range ran
     fail(key, "is not a number that can be held exactly",
          "write a decimal such as 2.4, 1e9 or 80/29, of at most 18 digits");
   }
-  if (range != Range::not_negative && value.is_zero()) fail(key, "is zero", "write a number above 0");
+  if (range != Range::not_negative && value.is_zero())
+    fail(key, "is zero", "write a number above 0");
   if (range == Range::share && Rational{1, 1} < value) {
     fail(key, "is more than the whole", "write a share above 0 and up to 1");
   }
@@ -78,8 +79,8 @@ Rational Reader::rational(const std::string& key, Dimension dimension, Range ran
 int64_t Reader::whole(const std::string& key, Dimension dimension, Range range) {
   const Rational value = rational(key, dimension, range);
   if (value.denominator != 1) {
-    fail(key, "is not whole", dimension == Dimension::bytes ? "write whole bytes"
-                                                            : "write a whole number");
+    fail(key, "is not whole",
+         dimension == Dimension::bytes ? "write whole bytes" : "write a whole number");
   }
   return value.numerator;
 }
@@ -91,7 +92,8 @@ int64_t Reader::time_ps(const std::string& key, Range range) {
 std::string Reader::word(const std::string& key, const std::vector<std::string>& allowed) {
   const Figure* figure = take(key, Dimension::word);
   if (figure == nullptr) return {};
-  if (!allowed.empty() && std::find(allowed.begin(), allowed.end(), figure->value) == allowed.end()) {
+  if (!allowed.empty() &&
+      std::find(allowed.begin(), allowed.end(), figure->value) == allowed.end()) {
     fail(key, "is not known", "write " + joined(allowed, " or "));
   }
   return figure->value;
@@ -118,8 +120,9 @@ std::vector<int64_t> Reader::list(const std::string& key) {
   for (std::string part; std::getline(stream, part, ',');) {
     part.erase(0, part.find_first_not_of(' '));
     part.erase(part.find_last_not_of(' ') + 1);
-    const bool digits = !part.empty() && part.size() < 10 &&
-                        std::all_of(part.begin(), part.end(), [](char c) { return c >= '0' && c <= '9'; });
+    const bool digits =
+        !part.empty() && part.size() < 10 &&
+        std::all_of(part.begin(), part.end(), [](char c) { return c >= '0' && c <= '9'; });
     const int64_t value = digits ? std::stoll(part) : 0;
     if (value <= (values.empty() ? 0 : values.back())) {
       fail(key, "is not a list of ascending whole numbers", "write for example [1, 4, 8]");

@@ -2,8 +2,8 @@
 // SPDX-FileCopyrightText: The trnsim authors
 //
 // Reader: takes figures by key, checks unit and range, and converts exactly. A missing key reads as
-// zero and is remembered; `finish` throws for the first key that nobody asked for (a misspelt one is
-// told the missing key it resembles) or else for the first missing one. So the code that reads a
+// zero and is remembered; `finish` throws for the first key that nobody asked for (a misspelt one
+// is told the missing key it resembles) or else for the first missing one. So the code that reads a
 // machine is at the same time the list of keys that its file has.
 #pragma once
 

@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 // SPDX-FileCopyrightText: The trnsim authors
 //
-// One switch that never blocks inside: chip c has the up link 2c and the down link 2c + 1, and every
-// route is one up and one down.
+// One switch that never blocks inside: chip c has the up link 2c and the down link 2c + 1, and
+// every route is one up and one down.
 #include "machine/topologies.h"
 
 namespace trnsim::machine {

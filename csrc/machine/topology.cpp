@@ -64,7 +64,8 @@ std::unique_ptr<Topology> make_topology(const Machine& machine, int64_t chips) {
 
 std::vector<int64_t> legal_chip_counts(const Machine& machine) {
   std::vector<int64_t> counts;
-  for (int64_t n = 1; n <= std::min(machine.server.chips, machine.max_chips); ++n) counts.push_back(n);
+  for (int64_t n = 1; n <= std::min(machine.server.chips, machine.max_chips); ++n)
+    counts.push_back(n);
   for (int64_t n = 2 * machine.server.chips; n <= machine.max_chips; n += machine.server.chips) {
     counts.push_back(n);
   }

@@ -4,10 +4,10 @@
 // Topology: the directed links of the chips in use, and the links of a route. Placement: where a
 // rank sits.
 //
-// Chip id = (z*Y + y)*X + x. Routes go by dimension order X, Y, Z, each axis the shorter way round; a
-// tie at half a ring goes + from even and - from odd coordinates. The first N chips are used: within
-// a server, whole servers or whole pods, and absent neighbours leave a line without wrap. A ring of
-// two has one link in each direction between its chips, not two.
+// Chip id = (z*Y + y)*X + x. Routes go by dimension order X, Y, Z, each axis the shorter way round;
+// a tie at half a ring goes + from even and - from odd coordinates. The first N chips are used:
+// within a server, whole servers or whole pods, and absent neighbours leave a line without wrap. A
+// ring of two has one link in each direction between its chips, not two.
 //
 // Where chips are absent, a route uses present chips only: an axis goes the other way round if the
 // preferred way is broken; if the order X, Y, Z meets an absent chip both ways, the next order in

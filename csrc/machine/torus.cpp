@@ -1,9 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
 // SPDX-FileCopyrightText: The trnsim authors
 //
-// Torus of up to three axes, of which the first chips are present. A link is there if both its chips
-// are; neighbours are found through a table [chip][axis][direction] of link ids, -1 for none. Making
-// one costs O(chips); a route costs O(hops), but O(links) where only a search finds one.
+// Torus of up to three axes, of which the first chips are present. A link is there if both its
+// chips are; neighbours are found through a table [chip][axis][direction] of link ids, -1 for none.
+// Making one costs O(chips); a route costs O(hops), but O(links) where only a search finds one.
 #include <algorithm>
 #include <limits>
 
@@ -82,8 +82,8 @@ class Torus final : public Topology {
     return from % 2 == 0 ? kPlus : kMinus;
   }
 
-  // Moves `chip` along the axis to the coordinate of `to_chip`, appending links; false, with nothing
-  // moved or appended, if both ways round meet an absent chip.
+  // Moves `chip` along the axis to the coordinate of `to_chip`, appending links; false, with
+  // nothing moved or appended, if both ways round meet an absent chip.
   bool walk_axis(int32_t& chip, int32_t to_chip, int axis, std::vector<int32_t>& links) const {
     const int64_t target = coordinate(to_chip, axis);
     const int64_t from = coordinate(chip, axis);
@@ -110,7 +110,7 @@ class Torus final : public Topology {
   // Breadth first from the target backwards would name the same length; forwards, in order of link
   // ids, the first link to reach a chip is kept, which makes the path unique.
   void search(int32_t from_chip, int32_t to_chip, std::vector<int32_t>& links) const {
-    std::vector<int32_t> reached_by(size_t(chip_count_), -1), queue = {from_chip};
+    std::vector<int32_t> reached_by(size_t(chip_count_), -1), queue = { from_chip };
     for (size_t head = 0; head < queue.size() && reached_by[size_t(to_chip)] < 0; ++head) {
       for (int slot = 0; slot < 6; ++slot) {
         const int32_t link = neighbour_links_[size_t(queue[head]) * 6 + size_t(slot)];

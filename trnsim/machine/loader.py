@@ -33,8 +33,8 @@ def presets() -> list[str]:
 def load(name_or_path: str | Path, overrides: Iterable[str] = ()) -> _core.Machine:
     """A machine by its preset's name, or from a file whose path ends in ``.toml``.
 
-    ``overrides`` are assignments such as ``"chip.hbm.bandwidth=3.2TB/s"``, applied in order; without
-    a unit the figure's own is meant.
+    ``overrides`` are assignments such as ``"chip.hbm.bandwidth=3.2TB/s"``, applied in order;
+    without a unit the figure's own is meant.
 
     Raises MachineError for an unknown name (with the nearest), a broken file (with its line), an
     unknown, missing, wrong or repeated figure, or an override that is no legal figure.
@@ -75,7 +75,7 @@ def placement(
 
 
 def figures(machine: _core.Machine) -> list[dict[str, str]]:
-    """Every figure as a row: ``figure`` (its key), ``value``, ``unit``, ``source``, ``confidence``."""
+    """Every figure as a row: figure (its key), value, unit, source and confidence, all text."""
     return [
         {
             "figure": figure.key,
