@@ -1,12 +1,114 @@
 // SPDX-License-Identifier: Apache-2.0
 // SPDX-FileCopyrightText: The trnsim authors
+//
+// Workload, Step and MemoryPeak for Python.
+//
+// _torch is built with the pybind11 that torch ships, whose types are not ours, so a Workload comes
+// over from there as a capsule named "trnsim.Workload" around a new std::shared_ptr<Workload>,
+// which the capsule owns: _core.Workload.from_capsule(capsule) shares it.
+#include <pybind11/numpy.h>
+#include <pybind11/stl.h>
+
+#include "base/error.h"
+#include "base/hash.h"
 #include "bind/bind.h"
+#include "bind/workload_columns.h"
 #include "workload/workload.h"
 
-namespace trnsim::bind {
+namespace py = pybind11;
 
-void bind_workload(pybind11::module_& module) {
-  pybind11::class_<workload::Workload, std::shared_ptr<workload::Workload>>(module, "Workload");
+namespace trnsim::bind {
+namespace {
+
+using namespace workload;
+using WorkloadPointer = std::shared_ptr<Workload>;
+
+WorkloadPointer from_capsule(const py::capsule& capsule) {
+  TRN_CHECK(capsule.name() && std::string(capsule.name()) == "trnsim.Workload", workload,
+            "not a capsule of a Workload");
+  return *capsule.get_pointer<WorkloadPointer>();
+}
+
+std::vector<std::string> print_range(const Workload& workload, int64_t begin, int64_t end) {
+  std::vector<std::string> lines;
+  for (int64_t i = begin; i < end; ++i) lines.push_back(print_record(workload, i));
+  return lines;
+}
+
+py::array_t<uint8_t> outside(const Workload& workload, const Step& step) {
+  const std::vector<uint8_t> flags = outside_step(workload, step);
+  return py::array_t<uint8_t>(py::ssize_t(flags.size()), flags.data());
+}
+
+py::dict by_kind(const MemoryPeak& peak) {
+  py::dict out;
+  for (int i = 0; i < kStorageKindCount; ++i)
+    out[storage_kind_name(StorageKind(i))] = peak.by_kind[size_t(i)];
+  return out;
+}
+
+void bind_parts(py::module_& module) {
+  py::class_<Step>(module, "Step", "One training step: records [begin, end) of a Workload.")
+      .def_readonly("begin", &Step::begin)
+      .def_readonly("end", &Step::end)
+      .def_readonly("optimizer_count", &Step::optimizer_count)
+      .def_readonly("whole", &Step::whole)
+      .def_readonly("creates_state", &Step::creates_state);
+  py::class_<MemoryPeak>(module, "MemoryPeak", "Peak of the caching allocator, in bytes.")
+      .def_readonly("allocated_bytes", &MemoryPeak::allocated_bytes)
+      .def_readonly("reserved_bytes", &MemoryPeak::reserved_bytes)
+      .def_readonly("requested_bytes", &MemoryPeak::requested_bytes)
+      .def_readonly("at_record", &MemoryPeak::at_record)
+      .def_property_readonly("by_kind", by_kind);
+}
+
+}  // namespace
+
+void bind_workload(py::module_& module) {
+  bind_parts(module);
+  module.def("workload_enum_names", workload_enum_names);
+  py::class_<Workload, WorkloadPointer>(module, "Workload",
+                                        "What a script asked of the device: ops, tensors, "
+                                        "collectives, streams; no hardware in it.")
+      .def_static("from_columns", workload_from_columns, py::arg("tables"))
+      .def("to_columns", workload_to_columns)
+      .def_static("from_capsule", from_capsule, py::arg("capsule"))
+      .def("check", check_workload, "Raises WorkloadError where a table does not fit another.")
+      .def("classify_storages", classify_storages)
+      .def("__len__", [](const Workload& w) { return w.records.size(); })
+      .def_property_readonly("hash", [](const Workload& w) { return hex16(hash_workload(w)); })
+      .def("compare", compare_workloads, py::arg("other"), py::arg("limit") = 20,
+           "One line a difference, at most `limit`; empty when equal.")
+      .def("print_record", print_record, py::arg("record"))
+      .def("print_records", print_range, py::arg("begin"), py::arg("end"))
+      .def("find_steps", find_steps)
+      .def("choose_step",
+           [](const Workload& w, int64_t asked) { return choose_step(find_steps(w), asked); },
+           py::arg("asked") = -1, "The measured step, or whole step number `asked` from 0.")
+      .def("outside_step", outside, py::arg("step"))
+      .def("replay_allocations", replay_allocations)
+      .def("samples_of", samples_of, py::arg("step"), "Of one rank; -1 when not known.")
+      .def("tokens_of", tokens_of, py::arg("step"), "Of one rank; -1 when not known.")
+      .def_property_readonly("modules", [](const Workload& w) { return w.modules; })
+      .def_property_readonly("groups",
+                             [](const Workload& w) {
+                               std::vector<std::pair<std::string, std::string>> groups;
+                               for (const Group& group : w.groups)
+                                 groups.emplace_back(group.name, group.ranks.text());
+                               return groups;
+                             })
+      .def_property_readonly("signature_count",
+                             [](const Workload& w) { return w.signatures.size(); })
+      .def_property_readonly("call_count", [](const Workload& w) { return w.calls.size(); })
+      .def_readwrite("role", &Workload::role)
+      .def_readwrite("rank", &Workload::rank)
+      .def_readwrite("world_size", &Workload::world_size)
+      .def_readwrite("ranks_per_server", &Workload::ranks_per_server)
+      .def_readwrite("mode", &Workload::mode)
+      .def_readwrite("seed", &Workload::seed)
+      .def_readwrite("unknown_reads", &Workload::unknown_reads)
+      .def_readwrite("parameter_count", &Workload::parameter_count)
+      .def_readwrite("notes", &Workload::notes);
 }
 
 }  // namespace trnsim::bind

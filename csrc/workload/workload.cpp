@@ -16,9 +16,16 @@ void check_index(int64_t index, size_t count, int64_t lowest, const std::string&
             "the Workload is damaged: capture it again");
 }
 
+template <typename Enum>
+void check_code(Enum value, Enum last, const std::string& where, const char* what) {
+  check_index(int64_t(value), size_t(last) + 1, 0, where, what);
+}
+
 void check_record(const Workload& workload, int64_t at) {
   const Record& record = workload.records[size_t(at)];
   const std::string where = "record " + std::to_string(at);
+  check_code(record.kind, RecordKind::marker, where, "kind");
+  check_code(record.phase, Phase::other, where, "phase");
   const bool has_signature = record.kind == RecordKind::op || record.kind == RecordKind::call;
   check_index(record.signature, workload.signatures.size(), record.kind == RecordKind::op ? 0 : -1,
               where, "signature");
@@ -56,13 +63,17 @@ void check_workload(const Workload& workload) {
   for (size_t i = 0; i < workload.uses.size(); ++i)
     check_index(workload.uses[i].storage, workload.storages.size(), 0, "use " + std::to_string(i),
                 "storage");
-  for (size_t i = 0; i < workload.calls.size(); ++i)
-    check_index(workload.calls[i].group, workload.groups.size(), 0, "call " + std::to_string(i),
-                "group");
+  for (size_t i = 0; i < workload.calls.size(); ++i) {
+    const std::string where = "call " + std::to_string(i);
+    check_index(workload.calls[i].group, workload.groups.size(), 0, where, "group");
+    check_code(workload.calls[i].kind, CallKind::barrier, where, "kind");
+    check_code(workload.calls[i].dtype, DType::other, where, "dtype");
+  }
   const size_t boundaries = workload.records.size() + 1;
   for (size_t i = 0; i < workload.storages.size(); ++i) {
     const std::string where = "storage " + std::to_string(i);
     TRN_CHECK(workload.storages[i].bytes >= 0, workload, where + " has a negative size");
+    check_code(workload.storages[i].kind, StorageKind::temporary, where, "kind");
     check_index(workload.storages[i].born, boundaries, 0, where, "record");
     check_index(workload.storages[i].died, boundaries, -1, where, "record");
   }

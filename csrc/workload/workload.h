@@ -236,8 +236,8 @@ void check_workload(const Workload& workload);
 // of signatures and modules are renumbered by first use or replaced by what they name.
 uint64_t hash_workload(const Workload& workload);
 
-// Equal means what hash_workload means. Empty when equal, else one line for each of the first `limit` differences, which name the record,
-// what it is in `a` and what it is in `b`.
+// Equal means what hash_workload means. Empty when equal, else one line for each of the first
+// `limit` differences, which name the record, what it is in `a` and what it is in `b`.
 std::vector<std::string> compare_workloads(const Workload& a, const Workload& b, int limit);
 
 // Refines Storage::kind from how storages are used: written in backward and read by the optimizer =
@@ -277,9 +277,10 @@ struct MemoryPeak {
 };
 MemoryPeak replay_allocations(const Workload& workload);
 
-// Samples and tokens of one rank's step (DESIGN 3.5), summed over its forward passes (micro-batches);
-// -1 when not known. A pass begins with the step and after each backward; in it the first module
-// called gives the samples and the first embedding the tokens. torch.trn.step(tokens=) wins.
+// Samples and tokens of one rank's step (DESIGN 3.5), summed over its forward passes
+// (micro-batches); -1 when not known. A pass begins with the step and after each backward; in it the
+// first module called gives the samples and the first embedding the tokens.
+// torch.trn.step(tokens=) wins.
 int64_t samples_of(const Workload& workload, const Step& step);
 int64_t tokens_of(const Workload& workload, const Step& step);
 

@@ -1,0 +1,236 @@
+# SPDX-License-Identifier: Apache-2.0
+# SPDX-FileCopyrightText: The trnsim authors
+"""Run files: what is written is read back, and what is no run file is refused in one line."""
+
+import json
+import zipfile
+
+import numpy as np
+import pytest
+from hypothesis import HealthCheck, given, settings
+from hypothesis import strategies as st
+
+from trnsim.errors import WorkloadError
+from trnsim.workload import Workload, is_run_file, load, load_run, save, save_run
+
+NAMES = st.text(st.characters(codec="utf-8", exclude_categories=["Cs"]), max_size=12)
+SIGNATURES = [
+    "aten::mm(self: bfloat16[4,8], mat2: bfloat16[8,2]{1,8}+16) -> (out0: bfloat16[4,2])",
+    'aten::x(self!: float32[], mode="a \\" b", p=0.10000000149011612f, dims=[1,-2]) -> ()',
+    "aten::cat(tensors#0: int64[0], tensors#1: int64[3], dim=0) -> (out0: int64[3])",
+]
+
+
+def ints(values, dtype=np.int64):
+    return np.array(values, dtype=dtype)
+
+
+@st.composite
+def tables(draw):
+    """A Workload's tables that fit each other, small and otherwise arbitrary."""
+    count = lambda top=6: draw(st.integers(0, top))  # noqa: E731
+    storages = count() + 1
+    signatures = [draw(st.sampled_from(SIGNATURES)) for _ in range(count() + 1)]
+    modules = [""] + draw(st.lists(NAMES, max_size=3))
+    groups = draw(st.lists(st.sampled_from(["0..63", "0,8,17", "5", "start 0 axes 1x2 64x3"]),
+                           min_size=1, max_size=3))
+    calls = count(3)
+    splits = [draw(st.lists(st.integers(0, 2**40), max_size=3)) for _ in range(calls)]
+    rows, uses = [], []
+    for _ in range(count(10)):
+        kind = draw(st.sampled_from([0, 3, 4, 5, 6] + ([1, 2] if calls else [])))
+        signature = draw(st.integers(0, len(signatures) - 1)) if kind == 0 else -1
+        named = {1: calls - 1, 2: 0, 6: draw(st.integers(0, 4))}
+        payload = named.get(kind, draw(st.integers(-1, 9)))
+        used = 2 + count(2)  # at least as many as any signature has inputs
+        module, sequence = draw(st.integers(0, len(modules) - 1)), draw(st.integers(-1, 2**62))
+        rows.append((signature, module, sequence, len(uses), used, count(3), -1, payload, draw(st.integers(-1, 2**62)), kind,
+                     draw(st.integers(0, 4)), count(1), count(1)))
+        uses += [(draw(st.integers(0, storages - 1)), count(9)) for _ in range(used)]
+    names = ("signature module sequence_nr uses_begin uses_count stream region payload value kind "
+             "phase no_grad fallback_read").split()
+    return {
+        "records": {name: ints([row[i] for row in rows]) for i, name in enumerate(names)},
+        "uses": {"storage": ints([u[0] for u in uses]), "version": ints([u[1] for u in uses])},
+        "calls": {
+            "kind": ints([draw(st.integers(0, 10)) for _ in range(calls)]),
+            "group": ints([draw(st.integers(0, len(groups) - 1)) for _ in range(calls)]),
+            "bytes": ints([draw(st.integers(0, 2**50)) for _ in range(calls)]),
+            "peer": ints([count() - 1 for _ in range(calls)]),
+            "tag": ints([count() for _ in range(calls)]),
+            "async": ints([count(1) for _ in range(calls)], bool),
+            "dtype": ints([draw(st.integers(0, 18)) for _ in range(calls)]),
+            "splits_offsets": ints(np.cumsum([0] + [len(s) for s in splits])),
+            "splits_values": ints([b for s in splits for b in s]),
+        },
+        "storages": {
+            "bytes": ints([draw(st.integers(0, 2**45)) for _ in range(storages)]),
+            "born": ints([draw(st.integers(0, len(rows))) for _ in range(storages)]),
+            "died": ints([draw(st.integers(-1, len(rows))) for _ in range(storages)]),
+            "kind": ints([draw(st.integers(0, 7)) for _ in range(storages)]),
+        },
+        "allocations": {"record": ints([0] * storages), "storage": ints(range(storages)),
+                        "stream": ints([count(2) for _ in range(storages)]),
+                        "is_free": ints([0] * storages, bool)},
+        "signatures": {"text": signatures},
+        "modules": {"path": modules},
+        "regions": {"description": []},
+        "groups": {"name": [draw(NAMES) for _ in groups], "ranks": groups},
+        "facts": {"role": "rank0", "rank": 1, "world_size": 2 + count(), "ranks_per_server": 1,
+                  "mode": draw(st.sampled_from(["phantom", "compute"])),
+                  "seed": draw(st.integers(0, 2**64 - 1)), "unknown_reads": count(),
+                  "parameter_count": draw(st.integers(0, 2**60)), "notes": draw(st.lists(NAMES))},
+    }
+
+
+def small(**facts) -> Workload:
+    """Two records: an op, and the marker of an optimizer."""
+    none = {"kind": [], "group": [], "bytes": [], "peer": [], "tag": [], "async": [], "dtype": [],
+            "splits_values": []}
+    both = [0, 1]
+    return Workload.from_columns({
+        "records": {"signature": ints([0, -1]), "module": ints([0, 0]), "sequence_nr": ints(both),
+                    "uses_begin": ints([0, 2]), "uses_count": ints([2, 0]), "stream": ints([0, 0]),
+                    "region": ints([-1, -1]), "payload": ints([-1, 1]), "value": ints([-1, 7]),
+                    "kind": ints([0, 6]), "phase": ints([0, 3]), "no_grad": ints([0, 0]),
+                    "fallback_read": ints([0, 0])},
+        "uses": {"storage": ints(both), "version": ints(both)},
+        "calls": {name: ints(v) for name, v in none.items()} | {"splits_offsets": ints([0])},
+        "storages": {"bytes": ints([1024, 1024]), "born": ints([0, 0]), "died": ints([-1, -1]),
+                     "kind": ints([0, 7])},
+        "allocations": {"record": ints([0, 0]), "storage": ints(both), "stream": ints([0, 0]),
+                        "is_free": ints([0, 0])},
+        "signatures": {"text": ["aten::relu(self: float32[256]) -> (out0: float32[256])"]},
+        "modules": {"path": [""]}, "regions": {"description": []},
+        "groups": {"name": [""], "ranks": ["0"]},
+        "facts": {"role": "rank0", "rank": 0, "world_size": 1, "ranks_per_server": 1,
+                  "mode": "phantom", "seed": 3, "unknown_reads": 0, "parameter_count": 256,
+                  "notes": ["guessed"]} | facts,
+    })
+
+
+def same(a, b) -> bool:
+    """Equality of tables, whatever integer types their columns have."""
+    if isinstance(a, dict):
+        return a.keys() == b.keys() and all(same(a[key], b[key]) for key in a)
+    return list(a) == list(b) if isinstance(a, (list, np.ndarray)) else a == b
+
+
+@settings(max_examples=60, deadline=None,
+          suppress_health_check=[HealthCheck.function_scoped_fixture, HealthCheck.too_slow])
+@given(tables())
+def test_a_workload_comes_back_from_columns_and_from_a_file(tmp_path, columns):
+    workload = Workload.from_columns(columns)
+    assert same(columns, workload.to_columns())
+    save(workload, tmp_path / "run.trnsim")
+    read = load(tmp_path / "run.trnsim")
+    assert same(columns, read.to_columns())
+    assert read.compare(workload) == [] and read.hash == workload.hash
+
+
+def test_the_same_workload_gives_the_same_bytes(tmp_path):
+    for name in ("a", "b"):
+        save(small(), tmp_path / name)
+    assert (tmp_path / "a").read_bytes() == (tmp_path / "b").read_bytes()
+
+
+def test_a_run_file_is_known_by_its_content(tmp_path):
+    save(small(), tmp_path / "run.pdf")
+    (tmp_path / "fake.trnsim").write_text("not a zip")
+    with zipfile.ZipFile(tmp_path / "other.trnsim", "w") as archive:
+        archive.writestr("manifest.json", json.dumps({"format": "other"}))
+    assert is_run_file(tmp_path / "run.pdf")
+    assert not is_run_file(tmp_path / "fake.trnsim")
+    assert not is_run_file(tmp_path / "other.trnsim")
+    for name in ("fake.trnsim", "other.trnsim"):
+        with pytest.raises(WorkloadError, match="is not a run file"):
+            load(tmp_path / name)
+    with pytest.raises(WorkloadError, match="no file"):
+        load(tmp_path / "absent.trnsim")
+
+
+def rewritten(path, change):
+    """The run file with its members as `change` leaves them."""
+    with zipfile.ZipFile(path) as archive:
+        members = {name: archive.read(name) for name in archive.namelist()}
+    change(members)
+    with zipfile.ZipFile(path, "w") as archive:
+        for name, content in members.items():
+            archive.writestr(name, content)
+    return path
+
+
+def test_a_newer_major_is_refused_and_a_newer_minor_is_read(tmp_path):
+    def version(*numbers):
+        def change(members):
+            manifest = json.loads(members["manifest.json"]) | {"version": numbers}
+            members["manifest.json"] = json.dumps(manifest)
+        return change
+
+    save(small(), tmp_path / "run")
+    assert load(rewritten(tmp_path / "run", version(1, 9))).seed == 3
+    with pytest.raises(WorkloadError, match="upgrade trnsim"):
+        load(rewritten(tmp_path / "run", version(2, 0)))
+
+
+def test_a_damaged_file_is_one_line(tmp_path):
+    save(small(), tmp_path / "run")
+    rewritten(tmp_path / "run", lambda members: members.pop("roles/rank0/uses.parquet"))
+    with pytest.raises(WorkloadError, match="is damaged") as raised:
+        load(tmp_path / "run")
+    assert "\n" not in str(raised.value)
+
+
+def test_nothing_is_left_of_a_write_that_fails(tmp_path):
+    (tmp_path / "taken").mkdir()
+    with pytest.raises(WorkloadError, match="cannot write"):
+        save(small(), tmp_path / "taken")
+    with pytest.raises(WorkloadError, match="cannot write"):
+        save(small(), tmp_path / "absent" / "run")
+    assert [path.name for path in tmp_path.iterdir()] == ["taken"]
+
+
+def test_the_manifest_says_how_the_run_was_made(tmp_path):
+    save_run(tmp_path / "run", [small(), small(role="rank1")], command=["train.py"],
+             machine="trn2", machine_hash="00", options={"chips": 4})
+    run = load_run(tmp_path / "run")
+    assert [workload.role for workload in run.workloads] == ["rank0", "rank1"]
+    assert run.manifest["command"] == ["train.py"] and run.manifest["options"] == {"chips": 4}
+    assert run.manifest["seed"] == 3 and run.workload.notes == ["guessed"]
+
+
+def test_differences_name_the_record_and_show_both_sides():
+    a = small()
+    columns = small().to_columns()
+    columns["records"]["phase"] = ints([2, 3])
+    b = Workload.from_columns(columns)
+    assert a.compare(small()) == []
+    assert a.compare(b) == [
+        "record 0 differs in phase: a: #0 forward aten::relu(self: float32[256]) -> (out0: "
+        "float32[256]) reads s0v0 writes s1v1 seq 0 | b: #0 backward aten::relu(self: "
+        "float32[256]) -> (out0: float32[256]) reads s0v0 writes s1v1 seq 0"]
+    assert a.hash != b.hash
+
+
+def test_tables_that_do_not_fit_are_refused():
+    for table, column, values in [("records", "kind", [0, 9]), ("uses", "storage", [0, 7]),
+                                  ("records", "module", [0]), ("storages", "kind", [0, 8])]:
+        columns = small().to_columns()
+        columns[table][column] = ints(values)
+        with pytest.raises(WorkloadError):
+            Workload.from_columns(columns)
+    columns = small().to_columns()
+    del columns["records"]["phase"]
+    with pytest.raises(WorkloadError, match="no column 'phase'"):
+        Workload.from_columns(columns)
+
+
+def test_steps_and_memory_are_those_of_the_arithmetic():
+    workload = small()
+    step = workload.choose_step()
+    assert (step.begin, step.end, step.whole, step.creates_state) == (0, 2, True, True)
+    peak = workload.replay_allocations()
+    assert peak.allocated_bytes == 2048 and peak.reserved_bytes == 2 << 20
+    assert peak.by_kind["parameter"] == 1024 and peak.by_kind["temporary"] == 1024
+    assert workload.outside_step(step).tolist() == [0, 0]
+    assert workload.samples_of(step) == -1 and workload.tokens_of(step) == -1
