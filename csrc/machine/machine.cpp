@@ -294,8 +294,7 @@ bool operator==(const Machine& a, const Machine& b) {
               [](const Figure& x, const Figure& y) { return x.key < y.key; });
     return figures;
   };
-  return a.name == b.name && a.description == b.description &&
-         sorted(a.figures) == sorted(b.figures);
+  return a.description == b.description && sorted(a.figures) == sorted(b.figures);
 }
 
 }  // namespace trnsim::machine

@@ -95,7 +95,7 @@ struct Gpu {
   int64_t collective_streams = 0;  // per rank; 0 = one per process group
 };
 
-// The collective library's constants. Latencies in ps; a step's latency contains its first hop.
+// The collective library's constants. A step's latency, in ps, contains the hop to a neighbour.
 // Efficiencies are shares of a link's bandwidth. "neuron" has all but base_ps; "nccl" has base_ps,
 // ring_step_ps and link_efficiency.
 struct Collectives {
@@ -132,7 +132,7 @@ struct Machine {
   std::array<int64_t, 3> torus{1, 1, 1};     // chips per axis X, Y, Z
   std::array<Rational, 3> torus_axis_Bps{};  // one link, one direction
   Rational switch_port_Bps;                  // one chip, one direction
-  int64_t hop_ps = 0;                        // of each hop of a route past its first
+  int64_t hop_ps = 0;                        // of one hop; lower says which phases add it
   Rational price_per_chip_hour_usd;          // 0 = unknown
   Rational power_per_chip_W;                 // all-in (the server's share with it); 0 = unknown
   Rational power_package_W;                  // of the chip alone; 0 = unknown
@@ -157,7 +157,7 @@ Machine scaled(const Machine& machine, const std::string& what, Rational factor)
 // The words of `scaled` that mean something on this machine.
 std::vector<std::string> scalable(const Machine& machine);
 
-// Equal figures (in any order), name and description.
+// Equal figures, in any order, and description; the name is only where they were found.
 bool operator==(const Machine& a, const Machine& b);
 
 }  // namespace trnsim::machine

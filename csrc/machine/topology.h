@@ -11,8 +11,7 @@
 //
 // Where chips are absent, a route uses present chips only: an axis goes the other way round if the
 // preferred way is broken; if the order X, Y, Z meets an absent chip both ways, the next order in
-// XYZ, XZY, YXZ, YZX, ZXY, ZYX is tried, and if none goes through, the shortest path over present
-// links, ties by the smallest link ids. The first N chips are always connected.
+// XZY, YXZ, YZX, ZXY, ZYX is tried. One of them always goes through (torus.cpp says why).
 #pragma once
 
 #include <array>

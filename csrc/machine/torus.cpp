@@ -4,7 +4,6 @@
 // Torus of up to three axes, of which the first chips are present. A link is there if both its
 // chips are; neighbours are found through a table [chip][axis][direction] of link ids, -1 for none.
 // Making one costs O(chips); a route costs O(hops), but O(links) where only a search finds one.
-#include <algorithm>
 #include <limits>
 
 #include "machine/topologies.h"
@@ -40,7 +39,7 @@ class Torus final : public Topology {
       if (through) return;
       links.resize(start);
     }
-    search(from_chip, to_chip, links);
+    TRN_ASSERT(false, "the first chips of a torus are joined by some order of axes");
   }
 
  private:
@@ -105,29 +104,6 @@ class Torus final : public Topology {
       links.resize(start);
     }
     return false;
-  }
-
-  // Breadth first from the target backwards would name the same length; forwards, in order of link
-  // ids, the first link to reach a chip is kept, which makes the path unique.
-  void search(int32_t from_chip, int32_t to_chip, std::vector<int32_t>& links) const {
-    std::vector<int32_t> reached_by(size_t(chip_count_), -1), queue = { from_chip };
-    for (size_t head = 0; head < queue.size() && reached_by[size_t(to_chip)] < 0; ++head) {
-      for (int slot = 0; slot < 6; ++slot) {
-        const int32_t link = neighbour_links_[size_t(queue[head]) * 6 + size_t(slot)];
-        if (link < 0) continue;
-        const int32_t next = links_[size_t(link)].to_chip;
-        if (next == from_chip || reached_by[size_t(next)] >= 0) continue;
-        reached_by[size_t(next)] = link;
-        queue.push_back(next);
-      }
-    }
-    TRN_ASSERT(reached_by[size_t(to_chip)] >= 0, "the first chips of a torus are connected");
-    const size_t start = links.size();
-    for (int32_t chip = to_chip; chip != from_chip;) {
-      links.push_back(reached_by[size_t(chip)]);
-      chip = links_[size_t(links.back())].from_chip;
-    }
-    std::reverse(links.begin() + std::ptrdiff_t(start), links.end());
   }
 
   std::array<int64_t, 3> extents_;

@@ -151,18 +151,30 @@ def _read(path: Path, readers: Sequence[Path]) -> tuple[str, dict[str, _core.Fig
         if not isinstance(description, str):
             raise MachineError(f"{path}: description is no text: put it in quotes")
     _flatten(document, "", path, table)
-    return description, table
+    return description, _by_table(table)
+
+
+def _by_table(table: dict[str, _core.Figure]) -> dict[str, _core.Figure]:
+    """The figures with those of one TOML table together, otherwise in their order."""
+    rank: dict[str, int] = {}
+    for key in table:
+        rank.setdefault(key.rpartition(".")[0], len(rank))
+    return {key: table[key] for key in sorted(table, key=lambda key: rank[key.rpartition(".")[0]])}
 
 
 def _parse(path: Path) -> dict[str, Any]:
     try:
-        return tomllib.loads(path.read_bytes().decode(), parse_float=_Decimal)
-    except tomllib.TOMLDecodeError as error:
-        raise MachineError(f"{path}: not TOML: {' '.join(str(error).split())}") from None
+        text = path.read_bytes().decode()
     except UnicodeDecodeError as error:
         raise MachineError(f"{path}: not UTF-8 at byte {error.start}: save it as UTF-8") from None
     except OSError as error:
         raise MachineError(f"{path}: cannot be read: {error.strerror}") from None
+    try:
+        return tomllib.loads(text, parse_float=_Decimal)
+    except tomllib.TOMLDecodeError as error:
+        last = f"at line {len(text.splitlines())}, the end"
+        problem = " ".join(str(error).split()).replace("at end of document", last)
+        raise MachineError(f"{path}: not TOML: {problem}") from None
 
 
 def _flatten(node: dict[str, Any], prefix: str, path: Path, table: dict[str, _core.Figure]) -> None:
@@ -173,7 +185,7 @@ def _flatten(node: dict[str, Any], prefix: str, path: Path, table: dict[str, _co
                 f"{path}: {dotted} = {child} is no figure: "
                 "write it as { value = ..., unit = ..., source = ..., confidence = ... }"
             )
-        leaf = any(not isinstance(value, dict) for value in child.values())
+        leaf = any(name in child and not isinstance(child[name], dict) for name in _FIGURE_KEYS)
         if leaf:
             table[dotted] = _figure(dotted, child, path)
         elif child:

@@ -1,0 +1,234 @@
+# SPDX-License-Identifier: Apache-2.0
+# SPDX-FileCopyrightText: The trnsim authors
+"""Machine files: presets, extension, overrides, and one clear line for everything that is wrong."""
+
+from fractions import Fraction
+from pathlib import Path
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from trnsim import machine
+from trnsim.errors import MachineError
+
+PRESETS = ["h100", "trn2", "trn2-ultra"]
+
+
+def value(loaded, key: str) -> str:
+    return next(figure.value for figure in loaded.figures if figure.key == key)
+
+
+def write(folder: Path, text: str, name: str = "mine.toml") -> Path:
+    path = folder / name
+    path.write_text(text)
+    return path
+
+
+def message(path) -> str:
+    with pytest.raises(MachineError) as raised:
+        machine.load(path)
+    text = str(raised.value)
+    assert "\n" not in text
+    assert str(path) in text
+    return text
+
+
+def test_the_presets_are_found():
+    assert machine.presets() == PRESETS
+
+
+@pytest.mark.parametrize("name", PRESETS)
+def test_a_preset_written_as_toml_loads_to_an_equal_machine(name, tmp_path):
+    loaded = machine.load(name)
+    write(tmp_path, machine.to_toml(loaded))
+    again = machine.load(tmp_path / "mine.toml")
+    assert again == loaded
+    assert machine.figures(again) == machine.figures(loaded)
+    assert again.hash == loaded.hash
+    assert machine.to_toml(again) == machine.to_toml(loaded)
+
+
+@pytest.mark.parametrize("name", PRESETS)
+def test_every_figure_of_a_preset_says_where_it_comes_from(name):
+    rows = machine.figures(machine.load(name))
+    assert len(rows) > 50
+    for row in rows:
+        assert len(row["source"]) > 3, row
+        assert row["confidence"] in {"measured", "published", "inferred", "guessed"}
+
+
+def test_trn2_bounds_a_kernel_by_the_physical_array():
+    trn2 = machine.load("trn2")
+    core = "chip.neuroncore."
+    array = (
+        Fraction(value(trn2, core + "tensor_rows"))
+        * Fraction(value(trn2, core + "tensor_columns"))
+        * 2
+        * Fraction(value(trn2, core + "tensor_clock"))
+        * Fraction(value(trn2, core + "cores"))
+        / 1000
+    )
+    assert Fraction(value(trn2, "chip.peak.physical.bfloat16")) == array
+    assert Fraction(value(trn2, "chip.peak.published.bfloat16")) > array
+
+
+def test_hbm_is_what_the_lowering_golden_examples_count_with():
+    trn2 = machine.load("trn2")
+    per_core = Fraction(value(trn2, "chip.hbm.bandwidth")) / 8  # bytes per ps
+    assert 1 / per_core == Fraction(80, 29)
+    assert trn2.rank_memory_bytes() == 96 * 2**30 - 768 * 10**6
+    assert trn2.rank_memory_bytes(4) == (96 * 2**30 - 768 * 10**6) // 4
+
+
+def test_trn2_files_name_the_claims_that_are_wrong():
+    text = (Path(machine.__file__).parent / "data" / "trn2.toml").read_text()
+    for claim in ("46 TB/s", "2 TB/s", "130 EFLOP/s"):
+        assert claim in text
+
+
+def test_ultra_is_trn2_with_a_third_axis():
+    trn2, ultra = machine.load("trn2"), machine.load("trn2-ultra")
+    changed = {row["figure"] for row in machine.figures(ultra) if row not in machine.figures(trn2)}
+    assert changed == {"scale_up.chips_z", "scale_up.bandwidth_z", "power.per_chip"}
+    assert trn2.legal_chip_counts == list(range(1, 17))
+    assert ultra.legal_chip_counts == [*range(1, 17), 32, 48, 64]
+
+
+def test_h100_stops_at_one_server_with_the_reason():
+    h100 = machine.load("h100")
+    assert h100.legal_chip_counts == list(range(1, 9))
+    with pytest.raises(MachineError, match="one server of 8 chips.*no network between.*use 8"):
+        machine.placement(h100, chips=16)
+
+
+def test_a_user_file_extends_a_preset(tmp_path):
+    path = write(
+        tmp_path,
+        """
+        extends = "trn2"
+        description = "faster memory"
+        [chip.hbm]
+        bandwidth = { value = "3.2", unit = "TB/s", source = "a letter", confidence = "guessed" }
+        """,
+    )
+    mine = machine.load(path)
+    assert mine.name == str(path)
+    assert mine.description == "faster memory"
+    assert value(mine, "chip.hbm.bandwidth") == "3.2"
+    assert len(mine.figures) == len(machine.load("trn2").figures)
+    second = write(tmp_path, 'extends = "mine.toml"\n', "second.toml")
+    assert machine.load(second).hash == mine.hash
+
+
+def test_digits_are_kept_as_written(tmp_path):
+    digits = "2.90000000000000001"
+    path = write(
+        tmp_path,
+        f'extends = "trn2"\nchip.hbm.bandwidth = {{ value = {digits}, unit = "TB/s", '
+        'source = "x", confidence = "guessed" }',
+    )
+    assert value(machine.load(path), "chip.hbm.bandwidth") == digits
+
+
+FIGURE = '{ value = 3, unit = "TB/s", source = "x", confidence = "guessed" }'
+
+
+@pytest.mark.parametrize(
+    ("text", "expected"),
+    [
+        ("chip.hbm.bandwith = " + FIGURE, "did you mean chip.hbm.bandwidth?"),
+        ("chip.hbm.bandwidth = 3", "is no figure"),
+        ("chip = 3", "is no figure"),
+        ('chip.hbm.bandwidth = { value = 3, unit = "TB/s", source = "x" }', "has no confidence"),
+        ("chip.hbm.bandwidth = " + FIGURE.replace("source", "sauce"), "did you mean source?"),
+        ("chip.hbm.bandwidth = " + FIGURE.replace("guessed", "gessed"), "did you mean guessed?"),
+        ("chip.hbm.bandwidth = " + FIGURE.replace("TB/s", "GiB"), "chip.hbm.bandwidth = 3 GiB"),
+        ("chip.hbm.bandwidth = " + FIGURE.replace("3", "-3"), "negative"),
+        ("chip.hbm.bandwidth = " + FIGURE.replace("3", "nan"), "not a number"),
+        ("chip.hbm.bandwidth = " + FIGURE.replace("3", "true"), "no number"),
+        ("chip.hbm.bandwidth = " + FIGURE.replace('"x"', "7"), "put it in quotes"),
+        ("chip.hbm.bandwidth = " + FIGURE.replace('"x"', '""'), "no source"),
+        ("chip.hbm.bandwidth = " + FIGURE + "\nchip.hbm.bandwidth = 4", "line 3"),
+        ("[chip", "line 2"),
+        ("description = 4", "put it in quotes"),
+    ],
+)
+def test_a_wrong_file_is_one_clear_line(text, expected, tmp_path):
+    assert expected in message(write(tmp_path, 'extends = "trn2"\n' + text))
+
+
+def test_a_file_without_a_base_must_be_complete(tmp_path):
+    assert "chip.architecture is missing" in message(write(tmp_path, 'description = "empty"'))
+
+
+def test_files_that_extend_each_other_are_refused(tmp_path):
+    write(tmp_path, 'extends = "b.toml"', "a.toml")
+    path = write(tmp_path, 'extends = "a.toml"', "b.toml")
+    with pytest.raises(MachineError, match="extends itself"):
+        machine.load(path)
+
+
+def test_a_file_that_is_not_text_is_refused(tmp_path):
+    path = tmp_path / "mine.toml"
+    path.write_bytes(b"\xff\xfe")
+    assert "UTF-8" in message(path)
+    assert "does not exist" in message(tmp_path / "none.toml")
+
+
+@pytest.mark.parametrize(
+    ("name", "expected"),
+    [
+        ("trn2-utlra", "did you mean trn2-ultra?"),
+        ("H100", "did you mean h100?"),
+        ("x", "use one of"),
+    ],
+)
+def test_a_name_that_is_nearly_right_gets_the_nearest(name, expected):
+    assert expected in message(name)
+
+
+def test_overrides_apply_in_order():
+    changed = machine.load("trn2", ["chip.hbm.bandwidth=3", "chip.hbm.bandwidth=3.2TB/s"])
+    assert value(changed, "chip.hbm.bandwidth") == "3.2"
+    assert changed == machine.load("trn2", ["chip.hbm.bandwidth=3.2 TB/s"])
+    assert changed != machine.load("trn2")
+    with pytest.raises(MachineError, match="--set chip.hbm.bandwidth=-1"):
+        machine.load("trn2", ["chip.hbm.bandwidth=-1"])
+
+
+@pytest.mark.parametrize(
+    ("counts", "expected"),
+    [
+        ({"chips": 0}, "0 chips"),
+        ({"ranks": -1}, "-1 ranks"),
+        ({"chips": 2, "ranks": 3}, "contradict"),
+        ({"ranks": 6, "ranks_per_chip": 4}, "use 8 ranks"),
+        ({"chips": 2, "ranks_per_chip": 2}, "use one of 1, 4, 8"),
+        ({"chips": 17}, "use 16"),
+    ],
+)
+def test_counts_that_cannot_be_are_refused(counts, expected):
+    with pytest.raises(MachineError, match=expected):
+        machine.placement(machine.load("trn2"), **counts)
+
+
+def test_counts_follow_from_each_other():
+    trn2 = machine.load("trn2")
+    assert machine.placement(trn2).ranks == 1
+    placed = machine.placement(trn2, ranks=64, ranks_per_chip=4)
+    assert (placed.chips, placed.ranks_per_server, placed.chip_of(63)) == (16, 64, 15)
+
+
+@settings(max_examples=60, deadline=None)
+@given(chips=st.sampled_from([1, 2, 3, 5, 6, 7, 9, 11, 13, 14, 15, 16, 32, 48, 64]), data=st.data())
+def test_routes_are_paths_over_present_chips(chips, data):
+    topology = machine.topology(machine.load("trn2-ultra"), chips)
+    start = data.draw(st.integers(0, chips - 1))
+    end = data.draw(st.integers(0, chips - 1))
+    at = start
+    for link in (topology.links[i] for i in topology.route(start, end)):
+        assert link.from_chip == at
+        at = link.to_chip
+        assert at < chips
+    assert at == end
