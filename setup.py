@@ -41,23 +41,30 @@ class CMakeBuild(build_ext):
         build.mkdir(parents=True, exist_ok=True)
         environment = dict(os.environ)
         # A build environment's own cmake and ninja stand beside its python.
-        environment["PATH"] = os.pathsep.join([str(Path(sys.executable).parent),
-                                               environment.get("PATH", os.defpath)])
+        environment["PATH"] = os.pathsep.join(
+            [str(Path(sys.executable).parent), environment.get("PATH", os.defpath)]
+        )
         cmake = shutil.which("cmake", path=environment["PATH"])
         if cmake is None:
             raise SystemExit("trnsim: cmake is missing: pip install cmake ninja, then build again")
-        subprocess.run([cmake, "-S", str(ROOT), "-B", str(build),
-                        *self.options(output, environment["PATH"])],
-                       check=True, env=environment)
+        subprocess.run(
+            [cmake, "-S", str(ROOT), "-B", str(build), *self.options(output, environment["PATH"])],
+            check=True,
+            env=environment,
+        )
         jobs = os.environ.get("MAX_JOBS") or str(os.cpu_count() or 1)
-        subprocess.run([cmake, "--build", str(build), "--parallel", jobs],
-                       check=True, env=environment)
+        subprocess.run(
+            [cmake, "--build", str(build), "--parallel", jobs], check=True, env=environment
+        )
 
     def options(self, output, path):
         """What CMake is told; CMAKE_ARGS comes last and wins."""
-        options = [f"-DPython_EXECUTABLE={sys.executable}", f"-DTRNSIM_OUTPUT={output}",
-                   "-DTRNSIM_TESTS=OFF",
-                   f"-DCMAKE_BUILD_TYPE={'Debug' if self.debug else 'Release'}"]
+        options = [
+            f"-DPython_EXECUTABLE={sys.executable}",
+            f"-DTRNSIM_OUTPUT={output}",
+            "-DTRNSIM_TESTS=OFF",
+            f"-DCMAKE_BUILD_TYPE={'Debug' if self.debug else 'Release'}",
+        ]
         if shutil.which("ninja", path=path):
             options += ["-G", "Ninja"]
         for name in ("TRNSIM_CUDA", "TRNSIM_CUDA_ARCHITECTURES"):

@@ -1,2 +1,47 @@
 # SPDX-License-Identifier: Apache-2.0
 # SPDX-FileCopyrightText: The trnsim authors
+"""trnsim: runs an unchanged PyTorch training script on a simulated machine.
+
+    with trnsim.simulate("trn2-ultra", chips=64) as sim:
+        loss = model(batch); loss.backward(); optimizer.step()   # on torch.device("trn")
+    print(sim.projection)
+
+`trnsim.project(workload, machine)` projects a recorded Workload again, `trnsim.load(path)` reads
+one from a run file. `import trnsim` alone imports nothing heavy: each name is resolved when used.
+"""
+
+from __future__ import annotations
+
+import importlib
+from typing import Any
+
+__version__ = "0.1.0"
+
+# name -> (module, attribute), or the module itself
+_LAZY = {
+    "Machine": ("trnsim._core", "Machine"),
+    "Simulation": ("trnsim.simulate", "Simulation"),
+    "TrnSimError": ("trnsim.errors", "TrnSimError"),
+    "Workload": ("trnsim.workload", "Workload"),
+    "capture": ("trnsim.capture", None),
+    "errors": ("trnsim.errors", None),
+    "load": ("trnsim.workload", "load"),
+    "machine": ("trnsim.machine", None),
+    "project": ("trnsim.project", None),
+    "report": ("trnsim.report", None),
+    "simulate": ("trnsim.simulate", None),
+    "workload": ("trnsim.workload", None),
+}
+__all__ = sorted(_LAZY)
+
+
+def __getattr__(name: str) -> Any:
+    if name not in _LAZY:
+        raise AttributeError(f"module 'trnsim' has no attribute '{name}'")
+    module, attribute = _LAZY[name]
+    found = importlib.import_module(module)
+    return found if attribute is None else getattr(found, attribute)
+
+
+def __dir__() -> list[str]:
+    return sorted([*globals(), *_LAZY])

@@ -82,9 +82,10 @@ void bind_workload(py::module_& module) {
       .def("print_record", print_record, py::arg("record"))
       .def("print_records", print_range, py::arg("begin"), py::arg("end"))
       .def("find_steps", find_steps)
-      .def("choose_step",
-           [](const Workload& w, int64_t asked) { return choose_step(find_steps(w), asked); },
-           py::arg("asked") = -1, "The measured step, or whole step number `asked` from 0.")
+      .def(
+          "choose_step",
+          [](const Workload& w, int64_t asked) { return choose_step(find_steps(w), asked); },
+          py::arg("asked") = -1, "The measured step, or whole step number `asked` from 0.")
       .def("outside_step", outside, py::arg("step"))
       .def("replay_allocations", replay_allocations)
       .def("samples_of", samples_of, py::arg("step"), "Of one rank; -1 when not known.")

@@ -12,10 +12,10 @@ namespace trnsim::workload {
 namespace {
 
 constexpr int64_t kMiB = int64_t(1) << 20;
-constexpr int64_t kRound = 512;               // every block is a multiple of this
-constexpr int64_t kSmall = 1 * kMiB;          // requests up to this share small segments
+constexpr int64_t kRound = 512;       // every block is a multiple of this
+constexpr int64_t kSmall = 1 * kMiB;  // requests up to this share small segments
 constexpr int64_t kSmallSegment = 2 * kMiB;
-constexpr int64_t kMiddle = 10 * kMiB;        // requests below this share middle segments
+constexpr int64_t kMiddle = 10 * kMiB;  // requests below this share middle segments
 constexpr int64_t kMiddleSegment = 20 * kMiB;
 constexpr int64_t kLargeRound = 2 * kMiB;
 

@@ -58,8 +58,8 @@ class CachingAllocator {
   // The block's address, or 0 when it does not fit (then cached segments were returned, and nothing
   // else changed but the counters). PyTorch never asks for 0 bytes; here they take one block.
   uint64_t allocate(int64_t bytes, int32_t stream);
-  void release(uint64_t address);        // must be live
-  void release_cached_segments();        // torch's empty_cache()
+  void release(uint64_t address);               // must be live
+  void release_cached_segments();               // torch's empty_cache()
   int64_t block_bytes(uint64_t address) const;  // rounded size of a live block
   const AllocatorStats& stats() const { return stats_; }
   void reset_peaks();
@@ -90,7 +90,7 @@ class CachingAllocator {
   uint64_t next_address_;
   FreeBlocks free_small_, free_large_;
   std::unordered_map<uint64_t, std::unique_ptr<Block>> blocks_;  // live and free, by address
-  std::map<uint64_t, Block*> segments_;  // first block of each, by address
+  std::map<uint64_t, Block*> segments_;                          // first block of each, by address
   AllocatorStats stats_;
 };
 

@@ -14,8 +14,8 @@
 namespace trnsim::workload {
 
 struct Canonical {
-  std::vector<Record> records;         // renumbered; unknown values forgotten
-  std::vector<TensorUse> uses;         // at the same places as in the Workload
+  std::vector<Record> records;  // renumbered; unknown values forgotten
+  std::vector<TensorUse> uses;  // at the same places as in the Workload
   std::vector<AllocationEvent> allocations;
   std::vector<int32_t> storage_order;  // new number -> old: by use, then by allocation, then rest
 };

@@ -94,9 +94,8 @@ void compare_record(const Workload& a, const Canonical& ca, const Workload& b, c
   note(x.sequence_nr == y.sequence_nr, "sequence number");
   note(x.no_grad == y.no_grad, "grad mode");
   note(x.value == y.value, "value");
-  note(x.region < 0 || y.region < 0
-           ? x.region == y.region
-           : a.regions[size_t(x.region)] == b.regions[size_t(y.region)],
+  note(x.region < 0 || y.region < 0 ? x.region == y.region
+                                    : a.regions[size_t(x.region)] == b.regions[size_t(y.region)],
        "region");
   if (has_call(x) && has_call(y))
     note(a.calls[size_t(x.payload)] == b.calls[size_t(y.payload)], "call");
@@ -109,8 +108,8 @@ void compare_record(const Workload& a, const Canonical& ca, const Workload& b, c
                   }),
        "tensors");
   if (fields.empty()) return;
-  out.add("record " + std::to_string(at) + " differs in " + fields + ": a: " +
-          print_with(a, int64_t(at), x, u) + " | b: " + print_with(b, int64_t(at), y, v));
+  out.add("record " + std::to_string(at) + " differs in " + fields +
+          ": a: " + print_with(a, int64_t(at), x, u) + " | b: " + print_with(b, int64_t(at), y, v));
 }
 
 void compare_storages(const Workload& a, const Canonical& ca, const Workload& b,
@@ -160,8 +159,7 @@ Canonical canonical(const Workload& workload) {
     if (record.sequence_nr >= 0) record.sequence_nr = sequences(record.sequence_nr);
     record.fallback_read = 0;
   }
-  for (AllocationEvent& event : out.allocations)
-    event.storage = int32_t(storages(event.storage));
+  for (AllocationEvent& event : out.allocations) event.storage = int32_t(storages(event.storage));
   out.storage_order.resize(workload.storages.size());
   for (size_t i = 0; i < workload.storages.size(); ++i)
     out.storage_order[size_t(storages(int64_t(i)))] = int32_t(i);
@@ -210,8 +208,8 @@ uint64_t hash_workload(const Workload& workload) {
     hash.add(group.ranks.text());
   }
   hash.add(workload.role);
-  for (const int64_t value : {workload.rank, workload.world_size, workload.ranks_per_server,
-                              workload.parameter_count})
+  for (const int64_t value :
+       {workload.rank, workload.world_size, workload.ranks_per_server, workload.parameter_count})
     hash.add(uint64_t(value));
   return hash.value();
 }

@@ -8,11 +8,16 @@ namespace {
 
 const char* marker_name(int32_t kind) {
   switch (MarkerKind(kind)) {
-    case MarkerKind::optimizer_begin: return "optimizer_begin";
-    case MarkerKind::optimizer_end: return "optimizer_end";
-    case MarkerKind::forward_begin: return "forward_begin";
-    case MarkerKind::step: return "step";
-    case MarkerKind::optimizer_skipped: return "optimizer_skipped";
+    case MarkerKind::optimizer_begin:
+      return "optimizer_begin";
+    case MarkerKind::optimizer_end:
+      return "optimizer_end";
+    case MarkerKind::forward_begin:
+      return "forward_begin";
+    case MarkerKind::step:
+      return "step";
+    case MarkerKind::optimizer_skipped:
+      return "optimizer_skipped";
   }
   return "?";
 }
@@ -36,15 +41,21 @@ std::string call_text(const Workload& workload, int32_t index) {
 std::string what(const Workload& workload, const Record& record) {
   std::string text;
   switch (record.kind) {
-    case RecordKind::op: return workload.signature_of(record).text();
+    case RecordKind::op:
+      return workload.signature_of(record).text();
     case RecordKind::call:
       text = call_text(workload, record.payload);
       return record.signature < 0 ? text : text + " " + workload.signature_of(record).text();
-    case RecordKind::wait: return "wait for " + call_text(workload, record.payload);
-    case RecordKind::host_read: return "host_read";
-    case RecordKind::event_record: return "event_record " + std::to_string(record.payload);
-    case RecordKind::event_wait: return "event_wait " + std::to_string(record.payload);
-    case RecordKind::marker: return std::string("marker ") + marker_name(record.payload);
+    case RecordKind::wait:
+      return "wait for " + call_text(workload, record.payload);
+    case RecordKind::host_read:
+      return "host_read";
+    case RecordKind::event_record:
+      return "event_record " + std::to_string(record.payload);
+    case RecordKind::event_wait:
+      return "event_wait " + std::to_string(record.payload);
+    case RecordKind::marker:
+      return std::string("marker ") + marker_name(record.payload);
   }
   return "?";
 }
@@ -76,8 +87,7 @@ std::string print_record(const Workload& workload, int64_t record) {
             "no record " + std::to_string(record) + " in a Workload of " +
                 std::to_string(workload.records.size()));
   const Record& shown = workload.records[size_t(record)];
-  std::string text =
-      print_with(workload, record, shown, workload.uses.data() + shown.uses_begin);
+  std::string text = print_with(workload, record, shown, workload.uses.data() + shown.uses_begin);
   if (shown.fallback_read) text += " (value unknown)";
   return text;
 }

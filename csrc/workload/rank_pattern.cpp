@@ -132,8 +132,8 @@ RankPattern RankPattern::parse(const std::string& text) {
     while (words >> word) {
       const size_t cross = word.find('x');
       if (cross == std::string::npos) fail(text);
-      pattern.axes.push_back({read_integer(word.substr(0, cross), text),
-                              read_integer(word.substr(cross + 1), text)});
+      pattern.axes.push_back(
+          {read_integer(word.substr(0, cross), text), read_integer(word.substr(cross + 1), text)});
       if (pattern.axes.back()[0] < 1 || pattern.axes.back()[1] < 1) fail(text);
     }
     if (pattern.axes.empty()) fail(text);

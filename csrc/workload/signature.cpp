@@ -62,8 +62,10 @@ void append(std::string& text, const std::vector<int64_t>& values) {
   append_list(text, values, '[', ']');
 }
 void append(std::string& text, const std::vector<double>& values) {
-  if (values.empty()) text += "[f]";  // [] is the empty list of ints
-  else append_list(text, values, '[', ']');
+  if (values.empty())
+    text += "[f]";  // [] is the empty list of ints
+  else
+    append_list(text, values, '[', ']');
 }
 
 void append(std::string& text, const TensorSlot& slot) {
@@ -96,8 +98,10 @@ class Reader {
     while (!take(")")) {
       if (!signature.inputs.empty() || !signature.scalars.empty()) expect(", ");
       const std::string name = until(":=#!");
-      if (take("=")) signature.scalars.push_back({name, value()});
-      else signature.inputs.push_back(slot(name));
+      if (take("="))
+        signature.scalars.push_back({name, value()});
+      else
+        signature.inputs.push_back(slot(name));
     }
     expect(" -> (");
     while (!take(")")) {
@@ -117,8 +121,10 @@ class Reader {
     expect(": ");
     slot.meta.dtype = dtype_from_name(until("["));
     slot.meta.sizes = integers("[", "]");
-    if (peek() == '{') slot.meta.strides = integers("{", "}");
-    else slot.meta.strides = contiguous_strides(slot.meta.sizes);
+    if (peek() == '{')
+      slot.meta.strides = integers("{", "}");
+    else
+      slot.meta.strides = contiguous_strides(slot.meta.sizes);
     if (slot.meta.strides.size() != slot.meta.sizes.size()) fail("as many strides as sizes");
     if (take("+")) slot.meta.offset = integer();
     return slot;
@@ -136,8 +142,10 @@ class Reader {
     while (!take("]")) {
       if (!ints.empty() || !doubles.empty()) expect(",");
       const ScalarValue item = number();
-      if (const auto* whole = std::get_if<int64_t>(&item)) ints.push_back(*whole);
-      else doubles.push_back(std::get<double>(item));
+      if (const auto* whole = std::get_if<int64_t>(&item))
+        ints.push_back(*whole);
+      else
+        doubles.push_back(std::get<double>(item));
     }
     if (!ints.empty() && !doubles.empty()) fail("a list of one type");
     if (!doubles.empty()) return doubles;

@@ -57,8 +57,8 @@ bool is_settled(StorageKind kind) {
 
 void classify_storages(Workload& workload) {
   const std::vector<Life> all = lives(workload);
-  const auto backward = places(
-      workload, [](const Record& record) { return record.phase == Phase::backward; });
+  const auto backward =
+      places(workload, [](const Record& record) { return record.phase == Phase::backward; });
   const auto optimizer_ends = places(workload, [](const Record& record) {
     return record.kind == RecordKind::marker &&
            record.payload == int32_t(MarkerKind::optimizer_end);

@@ -28,8 +28,25 @@
 namespace trnsim::workload {
 
 enum class DType : uint8_t {
-  bool_, uint8, int8, int16, int32, int64, float16, bfloat16, float32, float64,
-  complex32, complex64, complex128, float8_e4m3fn, float8_e5m2, uint16, uint32, uint64, other
+  bool_,
+  uint8,
+  int8,
+  int16,
+  int32,
+  int64,
+  float16,
+  bfloat16,
+  float32,
+  float64,
+  complex32,
+  complex64,
+  complex128,
+  float8_e4m3fn,
+  float8_e5m2,
+  uint16,
+  uint32,
+  uint64,
+  other
 };
 // Bytes of one element; `other` counts 1.
 int64_t dtype_bytes(DType dtype);
@@ -43,8 +60,8 @@ struct TensorMeta {
   int64_t offset = 0;  // elements from the start of the storage
   std::vector<int64_t> sizes, strides;
 
-  int64_t element_count() const;   // product of sizes
-  int64_t byte_count() const;      // element_count() * dtype_bytes(dtype)
+  int64_t element_count() const;  // product of sizes
+  int64_t byte_count() const;     // element_count() * dtype_bytes(dtype)
   bool is_contiguous() const;
   bool operator==(const TensorMeta&) const = default;
 };
@@ -75,8 +92,8 @@ struct Signature {
   std::vector<TensorSlot> inputs, outputs;
   std::vector<Scalar> scalars;
 
-  const TensorSlot* input(const std::string& argument) const;  // first match, or null
-  const Scalar* scalar(const std::string& name) const;         // or null
+  const TensorSlot* input(const std::string& argument) const;       // first match, or null
+  const Scalar* scalar(const std::string& name) const;              // or null
   int64_t int_or(const std::string& name, int64_t fallback) const;  // also reads a bool
   // Canonical, reversible text; equality of signatures is equality of texts. One line:
   //   aten::mm(self: bfloat16[4,8]{8,1}, mat2: bfloat16[8,2]{1,8}+16) -> (out0: bfloat16[4,2])
@@ -99,11 +116,11 @@ enum class RecordKind : uint8_t {
 };
 
 enum class MarkerKind : int32_t {
-  optimizer_begin,  // value = id of the optimizer object
-  optimizer_end,    // value = id of the optimizer object
-  forward_begin,    // an outermost module call with grad enabled; value = samples or -1
-  step,             // torch.trn.step(); value = tokens or -1
-  optimizer_skipped // GradScaler skipped it; value = id
+  optimizer_begin,   // value = id of the optimizer object
+  optimizer_end,     // value = id of the optimizer object
+  forward_begin,     // an outermost module call with grad enabled; value = samples or -1
+  step,              // torch.trn.step(); value = tokens or -1
+  optimizer_skipped  // GradScaler skipped it; value = id
 };
 
 enum class Phase : uint8_t { forward, recomputation, backward, optimizer, other };
@@ -115,14 +132,14 @@ struct Record {
   int64_t sequence_nr = -1;  // autograd's; equal for a forward op and its backward ops
   int64_t uses_begin = 0;    // first of its inputs in uses; outputs follow its inputs
   int32_t uses_count = 0;
-  int32_t stream = 0;        // 0 = the default stream
-  int32_t region = -1;       // compiled region, -1 = eager
+  int32_t stream = 0;   // 0 = the default stream
+  int32_t region = -1;  // compiled region, -1 = eager
   int32_t payload = -1;
-  int64_t value = -1;        // of a marker
+  int64_t value = -1;  // of a marker
   RecordKind kind = RecordKind::op;
   Phase phase = Phase::other;
-  uint8_t no_grad = 0;       // grad mode was off
-  uint8_t fallback_read = 0; // needed a value that phantom mode does not know
+  uint8_t no_grad = 0;        // grad mode was off
+  uint8_t fallback_read = 0;  // needed a value that phantom mode does not know
 };
 
 struct TensorUse {
@@ -132,15 +149,22 @@ struct TensorUse {
 
 // Ordered by precedence in reports. Set by capture when known, refined by classify_storages.
 enum class StorageKind : uint8_t {
-  parameter, gradient, optimizer_state, activation, communication, buffer, input, temporary
+  parameter,
+  gradient,
+  optimizer_state,
+  activation,
+  communication,
+  buffer,
+  input,
+  temporary
 };
 inline constexpr int kStorageKindCount = 8;
 const char* storage_kind_name(StorageKind kind);
 
 struct Storage {
   int64_t bytes = 0;
-  int64_t born = 0;    // index of the record before which it was allocated
-  int64_t died = -1;   // index of the record before which it was freed; -1 = alive at the end
+  int64_t born = 0;   // index of the record before which it was allocated
+  int64_t died = -1;  // index of the record before which it was freed; -1 = alive at the end
   StorageKind kind = StorageKind::temporary;
 };
 
@@ -160,10 +184,10 @@ struct RankPattern {
   std::vector<int64_t> listed;               // used when axes is empty and size() > 1
 
   int64_t size() const;
-  int64_t rank_at(int64_t index) const;       // 0 <= index < size()
-  int64_t index_of(int64_t rank) const;       // -1 when it is not a member
+  int64_t rank_at(int64_t index) const;                      // 0 <= index < size()
+  int64_t index_of(int64_t rank) const;                      // -1 when it is not a member
   static RankPattern of(const std::vector<int64_t>& ranks);  // finds axes where there are any
-  std::string text() const;                   // "0..63", "0,8,16", "start 0 axes 1x8 64x4"
+  std::string text() const;  // "0..63", "0,8,16", "start 0 axes 1x8 64x4"
   static RankPattern parse(const std::string& text);
   bool operator==(const RankPattern&) const = default;
 };
@@ -175,8 +199,17 @@ struct Group {
 };
 
 enum class CallKind : uint8_t {
-  all_reduce, all_gather, reduce_scatter, broadcast, reduce, gather, scatter, all_to_all,
-  send, recv, barrier
+  all_reduce,
+  all_gather,
+  reduce_scatter,
+  broadcast,
+  reduce,
+  gather,
+  scatter,
+  all_to_all,
+  send,
+  recv,
+  barrier
 };
 const char* call_kind_name(CallKind kind);
 
@@ -209,11 +242,11 @@ struct Workload {
   int64_t rank = 0;
   int64_t world_size = 1;
   int64_t ranks_per_server = 1;
-  std::string mode = "phantom";      // or "compute"; no part of the hash or of comparisons
+  std::string mode = "phantom";  // or "compute"; no part of the hash or of comparisons
   uint64_t seed = 0;
-  int64_t unknown_reads = 0;         // host reads answered by policy in phantom mode
-  int64_t parameter_count = 0;       // elements of the parameters that an optimizer holds
-  std::vector<std::string> notes;    // what capture had to guess, one line each
+  int64_t unknown_reads = 0;       // host reads answered by policy in phantom mode
+  int64_t parameter_count = 0;     // elements of the parameters that an optimizer holds
+  std::vector<std::string> notes;  // what capture had to guess, one line each
 
   const Signature& signature_of(const Record& record) const {
     return signatures[size_t(record.signature)];
@@ -249,7 +282,7 @@ void classify_storages(Workload& workload);
 struct Step {
   int64_t begin = 0, end = 0;
   int64_t optimizer_count = 0;
-  bool whole = false;       // ended by an optimizer step (or a step marker)
+  bool whole = false;          // ended by an optimizer step (or a step marker)
   bool creates_state = false;  // the first step of an optimizer: its state is created in it
 };
 // DESIGN 3.1 "Steps": a step ends when the last optimizer that stepped returned and the next
@@ -278,8 +311,8 @@ struct MemoryPeak {
 MemoryPeak replay_allocations(const Workload& workload);
 
 // Samples and tokens of one rank's step (DESIGN 3.5), summed over its forward passes
-// (micro-batches); -1 when not known. A pass begins with the step and after each backward; in it the
-// first module called gives the samples and the first embedding the tokens.
+// (micro-batches); -1 when not known. A pass begins with the step and after each backward; in it
+// the first module called gives the samples and the first embedding the tokens.
 // torch.trn.step(tokens=) wins.
 int64_t samples_of(const Workload& workload, const Step& step);
 int64_t tokens_of(const Workload& workload, const Step& step);

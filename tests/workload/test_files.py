@@ -32,8 +32,13 @@ def tables(draw):
     storages = count() + 1
     signatures = [draw(st.sampled_from(SIGNATURES)) for _ in range(count() + 1)]
     modules = [""] + draw(st.lists(NAMES, max_size=3))
-    groups = draw(st.lists(st.sampled_from(["0..63", "0,8,17", "5", "start 0 axes 1x2 64x3"]),
-                           min_size=1, max_size=3))
+    groups = draw(
+        st.lists(
+            st.sampled_from(["0..63", "0,8,17", "5", "start 0 axes 1x2 64x3"]),
+            min_size=1,
+            max_size=3,
+        )
+    )
     calls = count(3)
     splits = [draw(st.lists(st.integers(0, 2**40), max_size=3)) for _ in range(calls)]
     rows, uses = [], []
@@ -44,11 +49,28 @@ def tables(draw):
         payload = named.get(kind, draw(st.integers(-1, 9)))
         used = 2 + count(2)  # at least as many as any signature has inputs
         module, sequence = draw(st.integers(0, len(modules) - 1)), draw(st.integers(-1, 2**62))
-        rows.append((signature, module, sequence, len(uses), used, count(3), -1, payload, draw(st.integers(-1, 2**62)), kind,
-                     draw(st.integers(0, 4)), count(1), count(1)))
+        rows.append(
+            (
+                signature,
+                module,
+                sequence,
+                len(uses),
+                used,
+                count(3),
+                -1,
+                payload,
+                draw(st.integers(-1, 2**62)),
+                kind,
+                draw(st.integers(0, 4)),
+                count(1),
+                count(1),
+            )
+        )
         uses += [(draw(st.integers(0, storages - 1)), count(9)) for _ in range(used)]
-    names = ("signature module sequence_nr uses_begin uses_count stream region payload value kind "
-             "phase no_grad fallback_read").split()
+    names = (
+        "signature module sequence_nr uses_begin uses_count stream region payload value kind "
+        "phase no_grad fallback_read"
+    ).split()
     return {
         "records": {name: ints([row[i] for row in rows]) for i, name in enumerate(names)},
         "uses": {"storage": ints([u[0] for u in uses]), "version": ints([u[1] for u in uses])},
@@ -69,44 +91,92 @@ def tables(draw):
             "died": ints([draw(st.integers(-1, len(rows))) for _ in range(storages)]),
             "kind": ints([draw(st.integers(0, 7)) for _ in range(storages)]),
         },
-        "allocations": {"record": ints([0] * storages), "storage": ints(range(storages)),
-                        "stream": ints([count(2) for _ in range(storages)]),
-                        "is_free": ints([0] * storages, bool)},
+        "allocations": {
+            "record": ints([0] * storages),
+            "storage": ints(range(storages)),
+            "stream": ints([count(2) for _ in range(storages)]),
+            "is_free": ints([0] * storages, bool),
+        },
         "signatures": {"text": signatures},
         "modules": {"path": modules},
         "regions": {"description": []},
         "groups": {"name": [draw(NAMES) for _ in groups], "ranks": groups},
-        "facts": {"role": "rank0", "rank": 1, "world_size": 2 + count(), "ranks_per_server": 1,
-                  "mode": draw(st.sampled_from(["phantom", "compute"])),
-                  "seed": draw(st.integers(0, 2**64 - 1)), "unknown_reads": count(),
-                  "parameter_count": draw(st.integers(0, 2**60)), "notes": draw(st.lists(NAMES))},
+        "facts": {
+            "role": "rank0",
+            "rank": 1,
+            "world_size": 2 + count(),
+            "ranks_per_server": 1,
+            "mode": draw(st.sampled_from(["phantom", "compute"])),
+            "seed": draw(st.integers(0, 2**64 - 1)),
+            "unknown_reads": count(),
+            "parameter_count": draw(st.integers(0, 2**60)),
+            "notes": draw(st.lists(NAMES)),
+        },
     }
 
 
 def small(**facts) -> Workload:
     """Two records: an op, and the marker of an optimizer."""
-    none = {"kind": [], "group": [], "bytes": [], "peer": [], "tag": [], "async": [], "dtype": [],
-            "splits_values": []}
+    none = {
+        "kind": [],
+        "group": [],
+        "bytes": [],
+        "peer": [],
+        "tag": [],
+        "async": [],
+        "dtype": [],
+        "splits_values": [],
+    }
     both = [0, 1]
-    return Workload.from_columns({
-        "records": {"signature": ints([0, -1]), "module": ints([0, 0]), "sequence_nr": ints(both),
-                    "uses_begin": ints([0, 2]), "uses_count": ints([2, 0]), "stream": ints([0, 0]),
-                    "region": ints([-1, -1]), "payload": ints([-1, 1]), "value": ints([-1, 7]),
-                    "kind": ints([0, 6]), "phase": ints([0, 3]), "no_grad": ints([0, 0]),
-                    "fallback_read": ints([0, 0])},
-        "uses": {"storage": ints(both), "version": ints(both)},
-        "calls": {name: ints(v) for name, v in none.items()} | {"splits_offsets": ints([0])},
-        "storages": {"bytes": ints([1024, 1024]), "born": ints([0, 0]), "died": ints([-1, -1]),
-                     "kind": ints([0, 7])},
-        "allocations": {"record": ints([0, 0]), "storage": ints(both), "stream": ints([0, 0]),
-                        "is_free": ints([0, 0])},
-        "signatures": {"text": ["aten::relu(self: float32[256]) -> (out0: float32[256])"]},
-        "modules": {"path": [""]}, "regions": {"description": []},
-        "groups": {"name": [""], "ranks": ["0"]},
-        "facts": {"role": "rank0", "rank": 0, "world_size": 1, "ranks_per_server": 1,
-                  "mode": "phantom", "seed": 3, "unknown_reads": 0, "parameter_count": 256,
-                  "notes": ["guessed"]} | facts,
-    })
+    return Workload.from_columns(
+        {
+            "records": {
+                "signature": ints([0, -1]),
+                "module": ints([0, 0]),
+                "sequence_nr": ints(both),
+                "uses_begin": ints([0, 2]),
+                "uses_count": ints([2, 0]),
+                "stream": ints([0, 0]),
+                "region": ints([-1, -1]),
+                "payload": ints([-1, 1]),
+                "value": ints([-1, 7]),
+                "kind": ints([0, 6]),
+                "phase": ints([0, 3]),
+                "no_grad": ints([0, 0]),
+                "fallback_read": ints([0, 0]),
+            },
+            "uses": {"storage": ints(both), "version": ints(both)},
+            "calls": {name: ints(v) for name, v in none.items()} | {"splits_offsets": ints([0])},
+            "storages": {
+                "bytes": ints([1024, 1024]),
+                "born": ints([0, 0]),
+                "died": ints([-1, -1]),
+                "kind": ints([0, 7]),
+            },
+            "allocations": {
+                "record": ints([0, 0]),
+                "storage": ints(both),
+                "stream": ints([0, 0]),
+                "is_free": ints([0, 0]),
+            },
+            "signatures": {"text": ["aten::relu(self: float32[256]) -> (out0: float32[256])"]},
+            "modules": {"path": [""]},
+            "regions": {"description": []},
+            "groups": {"name": [""], "ranks": ["0"]},
+            "facts": {
+                "role": "rank0",
+                "rank": 0,
+                "world_size": 1,
+                "ranks_per_server": 1,
+                "mode": "phantom",
+                "seed": 3,
+                "unknown_reads": 0,
+                "parameter_count": 256,
+                "notes": ["guessed"],
+            }
+            | facts,
+        }
+    )
 
 
 def same(a, b) -> bool:
@@ -116,8 +186,11 @@ def same(a, b) -> bool:
     return list(a) == list(b) if isinstance(a, (list, np.ndarray)) else a == b
 
 
-@settings(max_examples=60, deadline=None,
-          suppress_health_check=[HealthCheck.function_scoped_fixture, HealthCheck.too_slow])
+@settings(
+    max_examples=60,
+    deadline=None,
+    suppress_health_check=[HealthCheck.function_scoped_fixture, HealthCheck.too_slow],
+)
 @given(tables())
 def test_a_workload_comes_back_from_columns_and_from_a_file(tmp_path, columns):
     workload = Workload.from_columns(columns)
@@ -165,6 +238,7 @@ def test_a_newer_major_is_refused_and_a_newer_minor_is_read(tmp_path):
         def change(members):
             manifest = json.loads(members["manifest.json"]) | {"version": numbers}
             members["manifest.json"] = json.dumps(manifest)
+
         return change
 
     save(small(), tmp_path / "run")
@@ -191,8 +265,14 @@ def test_nothing_is_left_of_a_write_that_fails(tmp_path):
 
 
 def test_the_manifest_says_how_the_run_was_made(tmp_path):
-    save_run(tmp_path / "run", [small(), small(role="rank1")], command=["train.py"],
-             machine="trn2", machine_hash="00", options={"chips": 4})
+    save_run(
+        tmp_path / "run",
+        [small(), small(role="rank1")],
+        command=["train.py"],
+        machine="trn2",
+        machine_hash="00",
+        options={"chips": 4},
+    )
     run = load_run(tmp_path / "run")
     assert [workload.role for workload in run.workloads] == ["rank0", "rank1"]
     assert run.manifest["command"] == ["train.py"] and run.manifest["options"] == {"chips": 4}
@@ -208,13 +288,18 @@ def test_differences_name_the_record_and_show_both_sides():
     assert a.compare(b) == [
         "record 0 differs in phase: a: #0 forward aten::relu(self: float32[256]) -> (out0: "
         "float32[256]) reads s0v0 writes s1v1 seq 0 | b: #0 backward aten::relu(self: "
-        "float32[256]) -> (out0: float32[256]) reads s0v0 writes s1v1 seq 0"]
+        "float32[256]) -> (out0: float32[256]) reads s0v0 writes s1v1 seq 0"
+    ]
     assert a.hash != b.hash
 
 
 def test_tables_that_do_not_fit_are_refused():
-    for table, column, values in [("records", "kind", [0, 9]), ("uses", "storage", [0, 7]),
-                                  ("records", "module", [0]), ("storages", "kind", [0, 8])]:
+    for table, column, values in [
+        ("records", "kind", [0, 9]),
+        ("uses", "storage", [0, 7]),
+        ("records", "module", [0]),
+        ("storages", "kind", [0, 8]),
+    ]:
         columns = small().to_columns()
         columns[table][column] = ints(values)
         with pytest.raises(WorkloadError):

@@ -10,13 +10,24 @@ numpy arrays.
 from trnsim._core import MemoryPeak, Step, Workload
 from trnsim.workload.files import RunFile, is_run_file, load, load_run, save, save_run
 
-__all__ = ["MemoryPeak", "RunFile", "Step", "Workload", "is_run_file", "load", "load_run", "save",
-           "save_run"]
+__all__ = [
+    "MemoryPeak",
+    "RunFile",
+    "Step",
+    "Workload",
+    "is_run_file",
+    "load",
+    "load_run",
+    "save",
+    "save_run",
+]
 
 
 def _repr(workload: Workload) -> str:
-    return (f"<Workload {workload.role}: {len(workload)} records, {workload.signature_count} "
-            f"signatures, rank {workload.rank} of {workload.world_size}, hash {workload.hash}>")
+    return (
+        f"<Workload {workload.role}: {len(workload)} records, {workload.signature_count} "
+        f"signatures, rank {workload.rank} of {workload.world_size}, hash {workload.hash}>"
+    )
 
 
 Workload.save = save

@@ -27,8 +27,17 @@ from trnsim.errors import WorkloadError
 
 FORMAT = "trnsim-run"
 VERSION = (1, 0)  # a reader takes every older version, and every newer minor of its own major
-TABLES = ("records", "signatures", "uses", "calls", "storages", "allocations", "modules", "regions",
-          "groups")
+TABLES = (
+    "records",
+    "signatures",
+    "uses",
+    "calls",
+    "storages",
+    "allocations",
+    "modules",
+    "regions",
+    "groups",
+)
 _EPOCH = (1980, 1, 1, 0, 0, 0)  # zip's first day: the same run gives the same bytes
 
 
@@ -55,8 +64,9 @@ def load(path: str | os.PathLike[str]) -> _core.Workload:
     return load_run(path).workload
 
 
-def save_run(path: str | os.PathLike[str], workloads: Sequence[_core.Workload],
-             **manifest: Any) -> None:
+def save_run(
+    path: str | os.PathLike[str], workloads: Sequence[_core.Workload], **manifest: Any
+) -> None:
     """Writes the Workloads of a run at `path`, all of it or nothing.
 
     `manifest` may hold machine, machine_hash, command, seed and options, all JSON values.
@@ -64,8 +74,15 @@ def save_run(path: str | os.PathLike[str], workloads: Sequence[_core.Workload],
     if len({workload.role for workload in workloads}) != len(workloads) or not workloads:
         raise WorkloadError("a run needs one Workload a role, and roles of different names")
     tables = [(workload.role, workload.to_columns()) for workload in workloads]
-    document = {"format": FORMAT, "version": list(VERSION), "machine": None, "machine_hash": None,
-                "command": None, "seed": workloads[0].seed, "options": {}}
+    document = {
+        "format": FORMAT,
+        "version": list(VERSION),
+        "machine": None,
+        "machine_hash": None,
+        "command": None,
+        "seed": workloads[0].seed,
+        "options": {},
+    }
     document |= manifest
     document["roles"] = [{"name": name, "facts": columns["facts"]} for name, columns in tables]
     target = Path(path)
@@ -88,15 +105,18 @@ def load_run(path: str | os.PathLike[str]) -> RunFile:
     manifest = _manifest(path)
     major = manifest["version"][0]
     if major > VERSION[0]:
-        raise WorkloadError(f"'{path}' has format {major}, and this trnsim reads up to "
-                            f"{VERSION[0]}: upgrade trnsim")
+        raise WorkloadError(
+            f"'{path}' has format {major}, and this trnsim reads up to {VERSION[0]}: upgrade trnsim"
+        )
     workloads = []
     try:
         with zipfile.ZipFile(path) as archive:
             for role in manifest["roles"]:
                 folder = f"roles/{role['name']}"
-                columns = {table: _decode(table, archive.read(f"{folder}/{table}.parquet"))
-                           for table in TABLES}
+                columns = {
+                    table: _decode(table, archive.read(f"{folder}/{table}.parquet"))
+                    for table in TABLES
+                }
                 columns["facts"] = role["facts"]
                 workloads.append(_core.Workload.from_columns(columns))
     except (KeyError, ValueError, TypeError, OSError, zipfile.BadZipFile) as error:
@@ -153,8 +173,9 @@ def _encode(table: str, columns: dict[str, Any]) -> bytes:
         else:
             arrays[column] = pa.array(values)
     if table == "calls":
-        arrays["splits"] = pa.LargeListArray.from_arrays(columns["splits_offsets"],
-                                                         columns["splits_values"])
+        arrays["splits"] = pa.LargeListArray.from_arrays(
+            columns["splits_offsets"], columns["splits_values"]
+        )
     sink = io.BytesIO()
     parquet.write_table(pa.table(arrays), sink, compression="zstd")
     return sink.getvalue()
@@ -166,16 +187,19 @@ def _decode(table: str, content: bytes) -> dict[str, Any]:
     import pyarrow.parquet as parquet
 
     columns: dict[str, Any] = {}
-    for column, values in zip((read := parquet.read_table(io.BytesIO(content))).column_names,
-                              read.columns):
+    for column, values in zip(
+        (read := parquet.read_table(io.BytesIO(content))).column_names, read.columns
+    ):
         array = values.combine_chunks()
         array = array if isinstance(array, pa.Array) else pa.concat_arrays(array.chunks)
         names = _names(table, column)
         if names is not None:
             written = array.dictionary.to_pylist()
             if unknown := [name for name in written if name not in names]:
-                raise WorkloadError(f"a run file names a {column} '{unknown[0]}' that this trnsim "
-                                    "does not know: upgrade trnsim")
+                raise WorkloadError(
+                    f"a run file names a {column} '{unknown[0]}' that this trnsim "
+                    "does not know: upgrade trnsim"
+                )
             codes = np.array([names.index(name) for name in written], dtype=np.uint8)
             columns[column] = codes[array.indices.to_numpy(zero_copy_only=False)]
         elif column == "splits":

@@ -16,7 +16,7 @@ TEST(CachingAllocator, SmallRequestsShareATwoMebibyteSegment) {
   CachingAllocator allocator(-1, kBase);
   const uint64_t a = allocator.allocate(1, 0), b = allocator.allocate(513, 0);
   EXPECT_EQ(a, kBase);
-  EXPECT_EQ(b, kBase + 512);                             // a took one block of 512
+  EXPECT_EQ(b, kBase + 512);  // a took one block of 512
   EXPECT_EQ(allocator.stats().allocated_bytes, 512 + 1024);
   EXPECT_EQ(allocator.stats().requested_bytes, 514);
   EXPECT_EQ(allocator.stats().reserved_bytes, 2 * kMiB);
@@ -25,9 +25,9 @@ TEST(CachingAllocator, SmallRequestsShareATwoMebibyteSegment) {
 
 TEST(CachingAllocator, SegmentSizesFollowTheThreeClasses) {
   CachingAllocator allocator(-1, kBase);
-  allocator.allocate(kMiB, 0);           // small: 2 MiB
-  allocator.allocate(kMiB + 1, 0);       // middle: 20 MiB
-  allocator.allocate(10 * kMiB, 0);      // fits in the rest of it (18.99 MiB)
+  allocator.allocate(kMiB, 0);       // small: 2 MiB
+  allocator.allocate(kMiB + 1, 0);   // middle: 20 MiB
+  allocator.allocate(10 * kMiB, 0);  // fits in the rest of it (18.99 MiB)
   EXPECT_EQ(allocator.stats().reserved_bytes, 22 * kMiB);
   allocator.allocate(10 * kMiB + 1, 0);  // large: rounded to 2 MiB
   EXPECT_EQ(allocator.stats().reserved_bytes, 34 * kMiB);

@@ -68,10 +68,10 @@ TEST(Signature, ListsMutationScalarsAndOddStridesReadBack) {
 }
 
 TEST(Signature, BrokenTextIsAnErrorThatShowsThePlace) {
-  for (const char* text : {"", "aten::mm", "aten::mm(", "aten::mm(self: float33[2]) -> ()",
-                           "aten::mm(self: float32[2]{1,1}) -> ()", "aten::mm() -> () x",
-                           "aten::mm(a=\"x) -> ()", "aten::mm(a=[1,2f]) -> ()",
-                           "aten::mm(a=1.5) -> ()"})
+  for (const char* text :
+       {"", "aten::mm", "aten::mm(", "aten::mm(self: float33[2]) -> ()",
+        "aten::mm(self: float32[2]{1,1}) -> ()", "aten::mm() -> () x", "aten::mm(a=\"x) -> ()",
+        "aten::mm(a=[1,2f]) -> ()", "aten::mm(a=1.5) -> ()"})
     EXPECT_THROW(Signature::parse(text), Error) << text;
 }
 

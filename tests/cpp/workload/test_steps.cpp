@@ -100,12 +100,12 @@ TEST(Steps, MarksOfTheScriptWin) {
 
 TEST(Steps, EvaluationIsOutsideAndClippingInside) {
   Builder b;
-  b.op(kOp, Phase::other).no_grad = 1;    // 0: initialisation, outside
+  b.op(kOp, Phase::other).no_grad = 1;  // 0: initialisation, outside
   b.marker(MarkerKind::forward_begin, 4);
   b.op(kOp, Phase::forward).no_grad = 1;  // 2: running statistics, inside
   b.op(kOp, Phase::other).no_grad = 1;    // 3: accuracy, outside
   b.op(kOp, Phase::backward).no_grad = 1;
-  b.op(kOp, Phase::other).no_grad = 1;    // 5: clipping, inside
+  b.op(kOp, Phase::other).no_grad = 1;  // 5: clipping, inside
   b.marker(MarkerKind::optimizer_begin, 1);
   b.op(kOp, Phase::optimizer).no_grad = 1;
   b.marker(MarkerKind::optimizer_end, 1);
@@ -119,10 +119,12 @@ TEST(Steps, EvaluationIsOutsideAndClippingInside) {
 
 TEST(Steps, TokensAreTheFirstEmbeddingOfEachPass) {
   Builder b;
-  const char* embed = "aten::embedding(weight: float32[9,2], indices: int64[2,8]) -> (out0: "
-                      "float32[2,8,2])";
-  const char* places = "aten::embedding(weight: float32[8,2], indices: int64[8]) -> (out0: "
-                       "float32[8,2])";
+  const char* embed =
+      "aten::embedding(weight: float32[9,2], indices: int64[2,8]) -> (out0: "
+      "float32[2,8,2])";
+  const char* places =
+      "aten::embedding(weight: float32[8,2], indices: int64[8]) -> (out0: "
+      "float32[8,2])";
   const int32_t w = b.storage(72), i = b.storage(128), o = b.storage(128);
   for (int pass = 0; pass < 2; ++pass) {
     b.marker(MarkerKind::forward_begin, 2);

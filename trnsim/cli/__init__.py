@@ -1,0 +1,74 @@
+# SPDX-License-Identifier: Apache-2.0
+# SPDX-FileCopyrightText: The trnsim authors
+"""The command line: one file a verb. Nothing heavy is imported before a verb needs it.
+
+Exit codes: 0 ok, 1 a wrong result (`diff` found a difference, `doctor` a problem), 2 a wrong
+request, in one line that begins `trnsim: `; `run` exits with the script's own code.
+"""
+
+from __future__ import annotations
+
+import os
+import sys
+
+import typer
+
+from trnsim.cli import diff, doctor, info, project, run
+from trnsim.errors import TrnSimError
+
+app = typer.Typer(
+    name="trnsim",
+    help="Run a PyTorch training script on a simulated machine: how long a step takes there, what "
+    "it costs and what limits it.",
+    add_completion=False,
+    rich_markup_mode=None,
+    pretty_exceptions_enable=False,
+)
+run.add_to(app)
+project.add_to(app)
+info.add_to(app)
+diff.add_to(app)
+doctor.add_to(app)
+
+
+@app.callback(invoke_without_command=True)
+def _options(
+    context: typer.Context,
+    version: bool = typer.Option(False, "--version", help="Print the version."),
+) -> None:
+    if version:
+        import trnsim
+
+        typer.echo(f"trnsim {trnsim.__version__}")
+        raise typer.Exit
+    if context.invoked_subcommand is None:
+        typer.echo(context.get_help())
+
+
+def main() -> None:
+    """Entry point of the command `trnsim`."""
+    # UsageError and its parents; typer carries its own copy of click.
+    usage_error = typer.BadParameter.__mro__[2]
+    try:
+        code = typer.main.get_command(app).main(prog_name="trnsim", standalone_mode=False)
+    except TrnSimError as error:
+        code = fail(str(error))
+    except usage_error as error:
+        code = fail(" ".join(error.format_message().split()), hint=_where(error))
+    except (KeyboardInterrupt, typer.Abort):
+        code = 130
+    except BrokenPipeError:  # the reader of our output has gone: nothing more to say to it
+        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+        code = 141
+    sys.exit(code or 0)
+
+
+def fail(message: str, hint: str = "") -> int:
+    """Prints one line on stderr and returns the exit code of a wrong request."""
+    print(f"trnsim: {message}{hint}", file=sys.stderr)
+    return 2
+
+
+def _where(error: Exception) -> str:
+    context = getattr(error, "ctx", None)
+    return f" (see {context.command_path} --help)" if context else ""

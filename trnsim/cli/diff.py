@@ -1,0 +1,56 @@
+# SPDX-License-Identifier: Apache-2.0
+# SPDX-FileCopyrightText: The trnsim authors
+"""`trnsim diff`: whether two runs asked the device for the same, or where they differ."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+from trnsim.cli import options, output
+from trnsim.errors import WorkloadError
+
+
+def add_to(app: typer.Typer) -> None:
+    """Adds the verb."""
+    app.command(
+        name="diff",
+        epilog="Example: trnsim diff phantom/train.trnsim compute/train.trnsim",
+    )(diff)
+
+
+def diff(
+    a: Annotated[Path, typer.Argument(metavar="A", help="A run file (trnsim run --out).")],
+    b: Annotated[Path, typer.Argument(metavar="B", help="The run file to compare it with.")],
+    limit: Annotated[int, typer.Option(metavar="N", help="Differences to print a role.")] = 20,
+    as_json: options.Json = False,
+) -> None:
+    """Say that two Workloads are equal (exit 0) or where they differ, op by op (exit 1)."""
+    from trnsim.workload import load_run
+
+    if limit < 1:
+        raise WorkloadError(f"--limit {limit}: use 1 or more")
+    left, right = load_run(a).workloads, load_run(b).workloads
+    lines = []
+    for one, other in zip(left, right, strict=False):
+        prefix = f"{one.role}: " if len(left) > 1 else ""
+        lines += [prefix + line for line in one.compare(other, limit)]
+    if len(left) != len(right):
+        lines.append(f"number of roles: a has {len(left)}, b has {len(right)}")
+    if as_json:
+        output.JsonOutput().write(
+            {
+                "equal": not lines,
+                "differences": lines,
+                "a": [w.hash for w in left],
+                "b": [w.hash for w in right],
+            }
+        )
+    elif lines:
+        typer.echo("\n".join(lines))
+    else:
+        typer.echo(f"equal: {sum(map(len, left))} records, hash {left[0].hash}")
+    if lines:
+        raise typer.Exit(1)

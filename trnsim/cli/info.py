@@ -1,0 +1,92 @@
+# SPDX-License-Identifier: Apache-2.0
+# SPDX-FileCopyrightText: The trnsim authors
+"""`trnsim info`: every figure of a machine, with its source and how sure it is."""
+
+from __future__ import annotations
+
+import sys
+from typing import Annotated, Any
+
+import typer
+
+from trnsim.cli import options, output
+
+
+def add_to(app: typer.Typer) -> None:
+    """Adds the verb."""
+    app.command(name="info", epilog="Example: trnsim info trn2-ultra")(info)
+
+
+def info(
+    machine: Annotated[
+        str | None,
+        typer.Argument(metavar="[MACHINE]", help="A machine's name or file; all names without."),
+    ] = None,
+    toml: Annotated[
+        bool, typer.Option("--toml", help="Print it as a file to start your own from.")
+    ] = False,
+    overrides: options.Overrides = None,
+    as_json: options.Json = False,
+) -> None:
+    """Print a machine: each figure with its unit, its source and our confidence in it."""
+    from trnsim import machine as machines
+
+    if machine is None:
+        rows = [
+            {"name": name, "description": machines.load(name).description}
+            for name in machines.presets()
+        ]
+        if as_json:
+            output.JsonOutput().write({"machines": rows})
+        else:
+            _print_table(["machine", "description"], [list(row.values()) for row in rows])
+        return
+    loaded = machines.load(machine, overrides or [])
+    if toml:
+        typer.echo(machines.to_toml(loaded), nl=False)
+    elif as_json:
+        output.JsonOutput().write(_document(loaded))
+    else:
+        figures = machines.figures(loaded)
+        typer.echo(f"{loaded.name}: {loaded.description}")
+        _print_table(
+            ["figure", "value", "unit", "confidence", "source"],
+            [
+                [row[key] for key in ("figure", "value", "unit", "confidence", "source")]
+                for row in figures
+            ],
+        )
+
+
+def _document(machine: Any) -> dict[str, Any]:
+    from trnsim import machine as machines
+
+    rows = machines.figures(machine)
+    return {
+        "machine": machine.name,
+        "description": machine.description,
+        "hash": machine.hash,
+        "max_chips": machine.max_chips,
+        "legal_chip_counts": list(machine.legal_chip_counts),
+        "figures": {
+            row["figure"]: {key: row[key] for key in ("value", "unit", "source", "confidence")}
+            for row in rows
+        },
+    }
+
+
+def _print_table(header: list[str], rows: list[list[str]]) -> None:
+    """A rich table on a terminal; in a pipe one line a row, columns apart by two spaces or more."""
+    if sys.stdout.isatty():
+        from rich.console import Console
+        from rich.table import Table
+
+        table = Table(*header, box=None, pad_edge=False)
+        for row in rows:
+            table.add_row(*row)
+        Console(highlight=False).print(table, markup=False)
+        return
+    widths = [max(len(row[i]) for row in [header, *rows]) for i in range(len(header))]
+    for row in [header, *rows]:
+        cells = [cell.ljust(width) for cell, width in zip(row, widths, strict=True)]
+        typer.echo("  ".join(cells).rstrip())

@@ -1,0 +1,42 @@
+# SPDX-License-Identifier: Apache-2.0
+# SPDX-FileCopyrightText: The trnsim authors
+"""Options that several verbs share, and what they mean."""
+
+from __future__ import annotations
+
+import enum
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+
+class Mode(enum.StrEnum):
+    """What an op does on the simulated device."""
+
+    phantom = "phantom"
+    compute = "compute"
+
+
+Chips = Annotated[int | None, typer.Option(metavar="N", help="Chips of the job (default 1).")]
+Ranks = Annotated[
+    int | None, typer.Option(metavar="N", help="Ranks of the job, in place of chips.")
+]
+RanksPerChip = Annotated[
+    int | None,
+    typer.Option(metavar="K", help="Ranks that share a chip; the machine's own by default."),
+]
+Step = Annotated[
+    int | None,
+    typer.Option(metavar="K", help="Whole step to measure, from 0 (default: the second)."),
+]
+Top = Annotated[int, typer.Option(metavar="N", help="Ops and modules to list.")]
+Overrides = Annotated[
+    list[str] | None,
+    typer.Option("--set", metavar="KEY=VALUE", help="Change a figure of the machine; repeatable."),
+]
+Out = Annotated[
+    Path | None,
+    typer.Option(metavar="DIR", help="Leave a Perfetto trace and the run's own file here."),
+]
+Json = Annotated[bool, typer.Option("--json", help="One JSON document on stdout, nothing else.")]

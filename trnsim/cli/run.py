@@ -1,0 +1,171 @@
+# SPDX-License-Identifier: Apache-2.0
+# SPDX-FileCopyrightText: The trnsim authors
+"""`trnsim run`: runs a script on the simulated device and projects its measured step."""
+
+from __future__ import annotations
+
+import sys
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Any
+
+import typer
+
+from trnsim.cli import options, output
+from trnsim.errors import CaptureError
+
+if TYPE_CHECKING:
+    from trnsim.job import Job
+
+
+def add_to(app: typer.Typer) -> None:
+    """Adds the verb; what follows the script belongs to the script, --help included."""
+    app.command(
+        name="run",
+        context_settings={"allow_interspersed_args": False},
+        epilog="Example: trnsim run --machine trn2-ultra --chips 64 train.py --batch-size 8",
+    )(run)
+
+
+def run(
+    script: Annotated[
+        str, typer.Argument(metavar="SCRIPT", help="The script, or with -m a module.")
+    ],
+    arguments: Annotated[
+        list[str] | None, typer.Argument(metavar="[ARGS]...", help="The script's own arguments.")
+    ] = None,
+    is_module: Annotated[bool, typer.Option("-m", help="SCRIPT is a module's name.")] = False,
+    machine: Annotated[
+        str, typer.Option(metavar="M", help="A machine's name, or a file ending in .toml.")
+    ] = "trn2",
+    chips: options.Chips = None,
+    ranks: options.Ranks = None,
+    ranks_per_chip: options.RanksPerChip = None,
+    mode: Annotated[
+        options.Mode, typer.Option(help="phantom: shapes only; compute: values too.")
+    ] = options.Mode.phantom,
+    step: options.Step = None,
+    stop_after_step: Annotated[
+        bool, typer.Option("--stop-after-step", help="End the script after the measured step.")
+    ] = False,
+    top: options.Top = 10,
+    overrides: options.Overrides = None,
+    no_oom: Annotated[
+        bool, typer.Option("--no-oom", help="Report too little memory instead of raising.")
+    ] = False,
+    out: options.Out = None,
+    as_json: options.Json = False,
+) -> None:
+    """Run a training script, unchanged, and say how long a step takes on a machine.
+
+    The script gets the device "trn" and, with more than one rank, torchrun's variables; it runs
+    once, as rank 0. Its prints, exceptions and exit code are its own.
+    """
+    from trnsim.job import make_job
+
+    _check(script, is_module, step)
+    output.check_out(out)
+    job = make_job(
+        machine, chips=chips, ranks=ranks, ranks_per_chip=ranks_per_chip, overrides=overrides or []
+    )
+    document = output.JsonOutput()
+    if as_json:
+        document.claim()
+    captured = _capture(
+        script,
+        arguments or [],
+        is_module,
+        job,
+        mode,
+        no_oom,
+        (2 if step is None else step + 1) if stop_after_step else None,
+    )
+    if captured.exit_code != 0:
+        _explain(captured)
+        raise typer.Exit(captured.exit_code)
+    projection = _project(captured.workload, job, step, top)
+    if out is not None:
+        _write(
+            out,
+            projection,
+            captured.workload,
+            job,
+            script,
+            [*(["-m"] if is_module else []), script, *(arguments or [])],
+        )
+    if as_json:
+        from trnsim.report import to_json
+
+        document.write(to_json(projection))
+    else:
+        output.show(projection)
+
+
+def _check(script: str, is_module: bool, step: int | None) -> None:
+    if not is_module and not Path(script).is_file():
+        raise CaptureError(f"no script '{script}': give the path of a Python file, or -m MODULE")
+    if step is not None and step < 0:
+        raise CaptureError(f"--step {step}: steps are counted from 0")
+
+
+def _capture(
+    script: str,
+    arguments: list[str],
+    is_module: bool,
+    job: Job,
+    mode: options.Mode,
+    no_oom: bool,
+    stop_after_step: int | None,
+) -> Any:
+    import os
+
+    os.environ["TRNSIM_AUTOLOAD"] = "1"  # the command asks for our device, whoever else is here
+    from trnsim.capture import run_script
+
+    return run_script(
+        script,
+        arguments,
+        is_module=is_module,
+        world=job.world(),
+        mode=mode.value,
+        capacity_bytes=job.capacity_bytes,
+        no_oom=no_oom,
+        stop_after_step=stop_after_step,
+    )
+
+
+def _explain(captured: Any) -> None:
+    import torch
+
+    if isinstance(captured.exception, torch.OutOfMemoryError):
+        print(
+            "trnsim: the model is too large for the device: use more chips and shard it, or "
+            "--no-oom to see by how much",
+            file=sys.stderr,
+        )
+
+
+def _project(workload: Any, job: Job, step: int | None, top: int) -> Any:
+    import trnsim
+
+    with output.progress("simulating"):
+        return trnsim.project(
+            workload,
+            job.machine,
+            chips=job.placement.chips,
+            ranks_per_chip=job.placement.ranks_per_chip,
+            step=step,
+            top=top,
+        )
+
+
+def _write(
+    out: Path, projection: Any, workload: Any, job: Job, script: str, command: list[str]
+) -> None:
+    from trnsim.report import write_outputs
+    from trnsim.simulate.context import manifest_of
+    from trnsim.workload import save_run
+
+    out.mkdir(parents=True, exist_ok=True)
+    with output.progress("writing"):
+        write_outputs(projection, out)
+        save_run(out / f"{Path(script).stem}.trnsim", [workload], **manifest_of(job, command))

@@ -1,0 +1,83 @@
+# SPDX-License-Identifier: Apache-2.0
+# SPDX-FileCopyrightText: The trnsim authors
+"""What is asked of a run before anything runs: which machine, how many chips, how many ranks."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    from trnsim import _core
+    from trnsim.capture.world import World
+
+
+@dataclass(frozen=True)
+class Job:
+    """A machine and the placement of ranks on its first chips; both are checked.
+
+    Attributes:
+        machine: with its overrides applied.
+        placement: chips, ranks, ranks_per_chip and ranks_per_server.
+        overrides: the assignments that were applied, as "key=value".
+    """
+
+    machine: _core.Machine
+    placement: _core.Placement
+    overrides: tuple[str, ...] = ()
+
+    @property
+    def capacity_bytes(self) -> int:
+        """Memory of one rank, in bytes."""
+        return self.machine.rank_memory_bytes(self.placement.ranks_per_chip)
+
+    def world(self) -> World:
+        """The job as a script sees it. Imports torch."""
+        from trnsim.capture.world import World
+
+        place = self.placement
+        return World(
+            rank=0,
+            world_size=place.ranks,
+            ranks_per_server=place.ranks_per_server,
+            chips=place.chips,
+        )
+
+
+def make_job(
+    machine: str | _core.Machine,
+    *,
+    chips: int | None = None,
+    ranks: int | None = None,
+    ranks_per_chip: int | None = None,
+    overrides: Iterable[str] | Mapping[str, Any] = (),
+) -> Job:
+    """Loads the machine and places the ranks.
+
+    Args:
+        machine: a preset's name, the path of a machine file, or a Machine.
+        chips, ranks, ranks_per_chip: what is not given follows from the rest; one chip when
+            nothing is given.
+        overrides: assignments as "key=value", or a mapping.
+
+    Raises:
+        MachineError: an unknown machine, a broken file, contradictory counts, or a number of chips
+            that the machine cannot be cut to.
+    """
+    from trnsim import _core
+    from trnsim import machine as machines
+
+    assignments = (
+        tuple(f"{key}={value}" for key, value in overrides.items())
+        if isinstance(overrides, Mapping)
+        else tuple(overrides)
+    )
+    if isinstance(machine, _core.Machine):
+        for assignment in assignments:
+            machine = machine.with_override(assignment)
+    else:
+        machine = machines.load(machine, assignments)
+    place = machines.placement(machine, chips, ranks, ranks_per_chip)
+    machines.topology(machine, place.chips)
+    return Job(machine, place, assignments)
