@@ -3,7 +3,13 @@
 //
 // Torus of up to three axes, of which the first chips are present. A link is there if both its
 // chips are; neighbours are found through a table [chip][axis][direction] of link ids, -1 for none.
-// Making one costs O(chips); a route costs O(hops), but O(links) where only a search finds one.
+// Making one costs O(chips), a route O(hops).
+//
+// Some order of axes always goes through. Chips are numbered row by row and plane by plane, so only
+// the last plane in use, and in it only the last row, can be cut. Of two chips in different planes,
+// the one of the lower plane moves freely in X and Y there, and between the planes the column of
+// the other is present; so Z last works from the lower, Z first from the higher. Within one plane
+// the same holds for rows and Y, and within a row the chips in between are present one way round.
 #include <limits>
 
 #include "machine/topologies.h"

@@ -151,6 +151,7 @@ FIGURE = '{ value = 3, unit = "TB/s", source = "x", confidence = "guessed" }'
         ("chip.hbm.bandwidth = " + FIGURE.replace('"x"', '""'), "no source"),
         ("chip.hbm.bandwidth = " + FIGURE + "\nchip.hbm.bandwidth = 4", "line 3"),
         ("[chip", "line 2"),
+        ("chip.hbm.bandwidth = " + FIGURE.replace("3", "9" * 5000), "not TOML"),
         ("description = 4", "put it in quotes"),
     ],
 )

@@ -171,7 +171,7 @@ def _parse(path: Path) -> dict[str, Any]:
         raise MachineError(f"{path}: cannot be read: {error.strerror}") from None
     try:
         return tomllib.loads(text, parse_float=_Decimal)
-    except tomllib.TOMLDecodeError as error:
+    except (ValueError, RecursionError) as error:  # also numbers and nesting beyond Python's limits
         last = f"at line {len(text.splitlines())}, the end"
         problem = " ".join(str(error).split()).replace("at end of document", last)
         raise MachineError(f"{path}: not TOML: {problem}") from None
