@@ -153,6 +153,7 @@ Machine with_override(const Machine& machine, const std::string& assignment);
 // what: "hbm", "link.x", "link.y", "link.z", "link.switch", "tensor", "vector", "scalar",
 // "gpsimd", "dma", "launch", "latency". Throws MachineError on another word.
 // "tensor" leaves the published peaks, which MFU divides by; "launch" and "latency" divide times.
+// A factor that takes a rate past 64 bits (9.2e18 in its base unit) throws MachineError too.
 Machine scaled(const Machine& machine, const std::string& what, Rational factor);
 // The words of `scaled` that mean something on this machine.
 std::vector<std::string> scalable(const Machine& machine);
