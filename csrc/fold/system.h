@@ -39,17 +39,19 @@ struct Variable {
 
 struct Communicator {
   int32_t slot = 0;            // group index in the members' Programs
-  std::vector<int32_t> members;  // ranks, in group order
+  std::vector<int32_t> members;  // ranks, in group order; of a message {sender, receiver}
   std::string name;
 };
 
 struct Rank {
   int32_t role = 0;
   int32_t chip = 0;
-  int32_t factor = 1 << 16;    // compute durations times factor / 2^16
+  int32_t factor = 1 << 16;    // durations of TaskKind::compute times factor / 2^16
   int64_t start_ps = 0;
   int64_t count = 1;           // how many ranks of the job it stands for
   std::vector<int32_t> communicator_of_slot;  // -1 where it is not a member
+  // By call template, for send and recv; -1 for collectives. Empty when the role has no messages.
+  std::vector<int32_t> communicator_of_message;
 };
 
 struct LinkInfo {
@@ -64,17 +66,32 @@ struct System {
   std::vector<Communicator> communicators;
   std::vector<LinkInfo> links;
   std::vector<Variable> variables;
-  // variables of (communicator, call template), one a phase, in order: [communicator][call]
+  // variables of (communicator, call template), one a phase, in order: [communicator][call]; the
+  // template is the first member's (of a message: the sender's). Empty for a group of one.
   std::vector<std::vector<std::vector<int32_t>>> plan;
 };
+
+// The communicator on which `rank` makes the calls of template `call`.
+int32_t communicator_of(const System& system, int32_t rank, int32_t call);
+bool is_message(workload::CallKind kind);
 
 // Places one Program on `placement.ranks` ranks that all play it (uniform roles), makes the
 // communicators of every group from the captured rank's pattern (translated to the other ranks:
 // a group of stride patterns is one of a family that tiles the world), expands call templates into
 // variables over the topology's links, and marks the private ones. used_ranks: 1 when the script
-// formed no process group. Throws SimulateError when groups do not tile the world.
+// formed no process group. A send to (or receive from) the member k places on in the group is one
+// to the member k places on from every member, cyclically. Throws SimulateError when groups that
+// are called on do not tile the world.
 System make_system(std::shared_ptr<const lower::Program> program,
                    const machine::Machine& machine, const machine::Topology& topology,
                    const machine::Placement& placement, int64_t used_ranks);
+
+// Sets Variable::is_private: a call is private when no other communicator's variable uses a link of
+// any of its phases (calls on one communicator follow one another).
+void mark_private(System& system);
+
+// Throws SimulateError unless every index is in range, factors and rates are not negative and every
+// transfer of more than 0 bytes has a link.
+void check_system(const System& system);
 
 }  // namespace trnsim::fold

@@ -125,6 +125,7 @@ struct Guess {
 
 struct Program {
   std::string role;
+  int64_t rank = 0;                     // the captured rank, from which peers are counted
   std::vector<Queue> queues;
   std::vector<Task> tasks;
   std::vector<Dep> deps;

@@ -4,6 +4,7 @@
 // Timeline: the start and end of every task and every transfer of a run, in ps.
 #pragma once
 
+#include <atomic>
 #include <cstdint>
 #include <memory>
 #include <string>
@@ -16,7 +17,7 @@ namespace trnsim::simulate {
 // One call of one communicator.
 struct CallSpan {
   int32_t communicator = 0;
-  int32_t call = 0;           // template
+  int32_t call = 0;           // template of the first member
   int64_t sequence = 0;       // k-th call on the communicator
   int64_t first_arrival_ps = 0, start_ps = 0, end_ps = 0;  // start = last arrival
   std::vector<int64_t> entry_ps, phase_end_ps;             // of each phase; entry = T + L
@@ -36,11 +37,17 @@ struct Timeline {
 enum class Engine : uint8_t { reference, bulk };
 enum class Backend : uint8_t { cpp, omp, cuda };
 
+// Written by the simulating thread, read by any other.
+struct Progress {
+  std::atomic<int64_t> tasks_ended{0}, tasks_total{0};
+};
+
 struct SimulateOptions {
   Engine engine = Engine::bulk;
   Backend backend = Backend::cpp;
   bool certify = false;       // check the max-min certificate at every solve
   bool use_private = true;    // resolve private collectives inside the lane
+  Progress* progress = nullptr;  // or null; not owned
 };
 
 // Runs the System to its end. Throws SimulateError for deadlocks (naming tasks, queues, ranks of

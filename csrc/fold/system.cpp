@@ -1,0 +1,104 @@
+// SPDX-License-Identifier: Apache-2.0
+// SPDX-FileCopyrightText: The trnsim authors
+#include "fold/system.h"
+
+#include <algorithm>
+
+namespace trnsim::fold {
+
+bool is_message(workload::CallKind kind) {
+  return kind == workload::CallKind::send || kind == workload::CallKind::recv;
+}
+
+int32_t communicator_of(const System& system, int32_t rank, int32_t call) {
+  const Rank& at = system.ranks[size_t(rank)];
+  const lower::CallTemplate& called = system.roles[size_t(at.role)]->calls[size_t(call)];
+  return is_message(called.kind) ? at.communicator_of_message[size_t(call)]
+                                 : at.communicator_of_slot[size_t(called.group)];
+}
+
+void mark_private(System& system) {
+  constexpr int32_t kNobody = -1, kSeveral = -2;
+  std::vector<int32_t> user(system.links.size(), kNobody);
+  for (const Variable& variable : system.variables) {
+    for (const LinkUse& use : variable.uses) {
+      int32_t& at = user[size_t(use.link)];
+      at = at == kNobody || at == variable.communicator ? variable.communicator : kSeveral;
+    }
+  }
+  const auto alone = [&](int32_t index) {
+    const Variable& variable = system.variables[size_t(index)];
+    return std::all_of(variable.uses.begin(), variable.uses.end(), [&](const LinkUse& use) {
+      return user[size_t(use.link)] == variable.communicator;
+    });
+  };
+  for (const auto& calls : system.plan) {
+    for (const auto& phases : calls) {
+      const bool is_private = std::all_of(phases.begin(), phases.end(), alone);
+      for (const int32_t index : phases) system.variables[size_t(index)].is_private = is_private;
+    }
+  }
+}
+
+namespace {
+
+void check(bool holds, const std::string& what) {
+  TRN_CHECK(holds, simulate, "malformed System: " + what);
+}
+
+bool in_range(int64_t index, size_t size) { return index >= 0 && size_t(index) < size; }
+
+void check_ranks(const System& system) {
+  for (const Rank& rank : system.ranks) {
+    check(in_range(rank.role, system.roles.size()), "a rank's role");
+    check(rank.factor >= 0 && rank.start_ps >= 0 && rank.count > 0, "a rank's factor or start");
+    for (const auto& table : {rank.communicator_of_slot, rank.communicator_of_message}) {
+      for (const int32_t communicator : table) {
+        check(communicator == -1 || in_range(communicator, system.communicators.size()),
+              "a rank's communicator");
+      }
+    }
+    const lower::Program& program = *system.roles[size_t(rank.role)];
+    for (size_t call = 0; call < program.calls.size(); ++call) {
+      const auto& called = program.calls[call];
+      check(is_message(called.kind) ? call < rank.communicator_of_message.size()
+                                    : in_range(called.group, rank.communicator_of_slot.size()),
+            "a rank does not say on which communicator it calls");
+    }
+  }
+}
+
+}  // namespace
+
+void check_system(const System& system) {
+  for (const auto& role : system.roles) {
+    check(role != nullptr, "a role without a Program");
+    lower::check_program(*role);
+  }
+  check_ranks(system);
+  for (const Communicator& communicator : system.communicators) {
+    check(!communicator.members.empty(), "a communicator without members");
+    for (const int32_t rank : communicator.members) {
+      check(in_range(rank, system.ranks.size()), "a communicator's member");
+    }
+  }
+  for (const LinkInfo& link : system.links) check(link.rate >= 0, "link " + link.name);
+  for (const Variable& variable : system.variables) {
+    check(in_range(variable.communicator, system.communicators.size()), "a variable's communicator");
+    check(variable.bytes >= 0 && variable.latency_ps >= 0, "a variable's bytes or latency");
+    check(variable.bytes == 0 || !variable.uses.empty(), "a transfer without a link");
+    for (const LinkUse& use : variable.uses) {
+      check(in_range(use.link, system.links.size()) && use.weight > 0, "a variable's link");
+    }
+  }
+  check(system.plan.size() == system.communicators.size(), "the plan's size");
+  for (const auto& calls : system.plan) {
+    for (const auto& phases : calls) {
+      for (const int32_t index : phases) {
+        check(in_range(index, system.variables.size()), "the plan's variable");
+      }
+    }
+  }
+}
+
+}  // namespace trnsim::fold

@@ -1,0 +1,134 @@
+// SPDX-License-Identifier: Apache-2.0
+// SPDX-FileCopyrightText: The trnsim authors
+#include "simulate/calls.h"
+
+#include <algorithm>
+#include <map>
+#include <tuple>
+
+namespace trnsim::simulate {
+namespace {
+
+using lower::CallTemplate;
+
+std::string describe(const CallTemplate& call) {
+  return std::string(workload::call_kind_name(call.kind)) + " of " + std::to_string(call.bytes) +
+         " bytes";
+}
+
+bool meets(const CallTemplate& a, const CallTemplate& b) {
+  if (a.bytes != b.bytes) return false;
+  if (fold::is_message(a.kind)) return fold::is_message(b.kind);
+  return a.kind == b.kind && a.algorithm == b.algorithm && a.phases == b.phases;
+}
+
+}  // namespace
+
+CallTable::CallTable(const fold::System& system) : system_(system), roles_(system.roles.size()) {
+  for (size_t role = 0; role < roles_.size(); ++role) {
+    index_role(*system.roles[role], roles_[role]);
+  }
+  for (size_t index = 0; index < system.communicators.size(); ++index) {
+    check_matches(int32_t(index));
+    first_instance_.push_back(instance_count());
+    size_t calls = 0;
+    for (const int32_t member : system.communicators[index].members) {
+      const CallChain* chain = chain_of(member, int32_t(index));
+      if (chain != nullptr) calls = std::max(calls, chain->tasks.size());
+    }
+    communicators_.insert(communicators_.end(), calls, int32_t(index));
+  }
+}
+
+void CallTable::index_role(const lower::Program& program, Role& role) const {
+  std::map<std::tuple<int32_t, int, int32_t, int32_t>, int32_t> chains;
+  role.chain_of_task.assign(program.tasks.size(), -1);
+  role.sequence_of_task.assign(program.tasks.size(), -1);
+  for (size_t task = 0; task < program.tasks.size(); ++task) {
+    const lower::Task& at = program.tasks[task];
+    if (at.kind != lower::TaskKind::call) continue;
+    const CallTemplate& call = program.calls[size_t(at.call)];
+    const bool message = fold::is_message(call.kind);
+    const auto key = message ? std::tuple(call.group, int(call.kind), call.peer, call.tag)
+                             : std::tuple(call.group, -1, -1, 0);
+    const auto [found, added] = chains.emplace(key, int32_t(role.chains.size()));
+    if (added) role.chains.push_back({at.call, at.queue, {}});
+    CallChain& chain = role.chains[size_t(found->second)];
+    TRN_CHECK(chain.queue == at.queue, simulate,
+              "calls on one communicator stand on two queues of role " + program.role,
+              "put all calls of a group, or of a peer, on one queue");
+    role.chain_of_task[task] = found->second;
+    role.sequence_of_task[task] = int32_t(chain.tasks.size());
+    chain.tasks.push_back(int32_t(task));
+  }
+}
+
+const CallChain* CallTable::chain_of(int32_t rank, int32_t communicator) const {
+  for (const CallChain& chain : roles_[size_t(system_.ranks[size_t(rank)].role)].chains) {
+    if (fold::communicator_of(system_, rank, chain.example) == communicator) return &chain;
+  }
+  return nullptr;
+}
+
+void CallTable::check_matches(int32_t communicator) const {
+  const auto& on = system_.communicators[size_t(communicator)];
+  const int32_t first = on.members[0];
+  const int32_t first_role = system_.ranks[size_t(first)].role;
+  const CallChain* mine = chain_of(first, communicator);
+  for (const int32_t member : on.members) {
+    const int32_t role = system_.ranks[size_t(member)].role;
+    const CallChain* theirs = chain_of(member, communicator);
+    if (mine == theirs || mine == nullptr || theirs == nullptr) continue;
+    const size_t count = std::min(mine->tasks.size(), theirs->tasks.size());
+    const auto template_at = [&](int32_t of_role, int32_t task) -> const CallTemplate& {
+      const lower::Program& program = *system_.roles[size_t(of_role)];
+      return program.calls[size_t(program.tasks[size_t(task)].call)];
+    };
+    for (size_t k = 0; k < count; ++k) {
+      const CallTemplate& a = template_at(first_role, mine->tasks[k]);
+      const CallTemplate& b = template_at(role, theirs->tasks[k]);
+      TRN_CHECK(meets(a, b), simulate,
+                "call " + std::to_string(k) + " on " + on.name + " does not match: rank " +
+                    std::to_string(first) + " makes " + describe(a) + ", rank " +
+                    std::to_string(member) + " makes " + describe(b),
+                "make the same calls in the same order on every member");
+    }
+  }
+}
+
+int64_t CallTable::instance_of(int32_t rank, int32_t task) const {
+  const int32_t role = system_.ranks[size_t(rank)].role;
+  const int32_t call = system_.roles[size_t(role)]->tasks[size_t(task)].call;
+  const int32_t communicator = fold::communicator_of(system_, rank, call);
+  TRN_CHECK(communicator >= 0, simulate,
+            "rank " + std::to_string(rank) + " makes a call on a group that it is no member of",
+            "leave the call out or make the group hold every rank that plays this role");
+  return first_instance_[size_t(communicator)] + roles_[size_t(role)].sequence_of_task[size_t(task)];
+}
+
+int64_t CallTable::sequence_of(int64_t instance) const {
+  return instance - first_instance_[size_t(communicator_of(instance))];
+}
+
+int32_t CallTable::task_of(int64_t instance, int32_t rank) const {
+  const CallChain* chain = chain_of(rank, communicator_of(instance));
+  const size_t sequence = size_t(sequence_of(instance));
+  return chain == nullptr || sequence >= chain->tasks.size() ? -1 : chain->tasks[sequence];
+}
+
+int32_t CallTable::template_of(int64_t instance) const {
+  const auto& members = system_.communicators[size_t(communicator_of(instance))].members;
+  for (const int32_t rank : members) {
+    const int32_t task = task_of(instance, rank);
+    if (task < 0) continue;
+    const int32_t role = system_.ranks[size_t(rank)].role;
+    return system_.roles[size_t(role)]->tasks[size_t(task)].call;
+  }
+  return -1;
+}
+
+const std::vector<int32_t>& CallTable::phases_of(int64_t instance) const {
+  return system_.plan[size_t(communicator_of(instance))][size_t(template_of(instance))];
+}
+
+}  // namespace trnsim::simulate

@@ -1,0 +1,58 @@
+// SPDX-License-Identifier: Apache-2.0
+// SPDX-FileCopyrightText: The trnsim authors
+//
+// Which call meets which: the k-th call on a communicator is the k-th of each of its members.
+//
+// All calls of a rank on one communicator stand on one queue, so a task's k is its place in the
+// table and known before the run. An instance is one call of one communicator; instances of a
+// communicator are consecutive. Messages: the k-th send from a to b in a group with a tag meets b's
+// k-th receive from a there; their communicator is the pair.
+#pragma once
+
+#include <cstdint>
+#include <string>
+#include <vector>
+
+#include "fold/system.h"
+
+namespace trnsim::simulate {
+
+// Calls of one role that can only meet on one communicator: a group's, or a peer's by tag.
+struct CallChain {
+  int32_t example = 0;         // a call template of the chain
+  int32_t queue = 0;
+  std::vector<int32_t> tasks;  // the k-th call is tasks[k]
+};
+
+class CallTable {
+ public:
+  // Throws SimulateError when k-th calls differ in kind, bytes, algorithm or phases.
+  explicit CallTable(const fold::System& system);
+
+  int64_t instance_of(int32_t rank, int32_t task) const;
+  int32_t communicator_of(int64_t instance) const { return communicators_[size_t(instance)]; }
+  int64_t sequence_of(int64_t instance) const;
+  // The member's task for the instance, -1 when it never makes that call.
+  int32_t task_of(int64_t instance, int32_t rank) const;
+  int64_t instance_count() const { return int64_t(communicators_.size()); }
+  // Template of the first member (the first that makes the call).
+  int32_t template_of(int64_t instance) const;
+  const std::vector<int32_t>& phases_of(int64_t instance) const;
+
+ private:
+  struct Role {
+    std::vector<CallChain> chains;
+    std::vector<int32_t> chain_of_task, sequence_of_task;  // -1 unless a call
+  };
+
+  void index_role(const lower::Program& program, Role& role) const;
+  void check_matches(int32_t communicator) const;
+  const CallChain* chain_of(int32_t rank, int32_t communicator) const;
+
+  const fold::System& system_;
+  std::vector<Role> roles_;
+  std::vector<int64_t> first_instance_;  // by communicator
+  std::vector<int32_t> communicators_;   // by instance
+};
+
+}  // namespace trnsim::simulate

@@ -1,0 +1,181 @@
+// SPDX-License-Identifier: Apache-2.0
+// SPDX-FileCopyrightText: The trnsim authors
+#include "simulate/network/transfers.h"
+
+#include <algorithm>
+
+#include "simulate/network/certificate.h"
+
+namespace trnsim::simulate {
+
+int128 remaining_of(int64_t bytes) { return int128(bytes) * kRateUnitsPerBps * kPsPerSecond; }
+
+Transfers::Transfers(const fold::System& system, Solver solver, bool certify)
+    : system_(system), solver_(solver), certify_(certify), flows_(system.variables.size()) {
+  for (const fold::LinkInfo& link : system.links) {
+    capacities_.push_back(int128(link.rate) * fold::kWeightOne);
+  }
+}
+
+void Transfers::begin(int64_t instance, const std::vector<int32_t>& phases, int64_t start_ps) {
+  TRN_ASSERT(!phases.empty(), "a call without phases ends where it starts");
+  if (calls_.size() <= size_t(instance)) calls_.resize(size_t(instance) + 1);
+  calls_[size_t(instance)].phases = phases;
+  std::vector<int64_t> ended;
+  start_phase(instance, start_ps, ended);
+}
+
+void Transfers::start_phase(int64_t instance, int64_t now_ps, std::vector<int64_t>& ended) {
+  Call& call = calls_[size_t(instance)];
+  if (call.phase == call.phases.size()) {
+    ended.push_back(instance);
+    return;
+  }
+  const fold::Variable& variable = system_.variables[size_t(call.phases[call.phase])];
+  const int64_t entry = now_ps + variable.latency_ps;
+  call.times.entry_ps.push_back(entry);
+  events_.push({entry, instance, 0, true});
+}
+
+void Transfers::enter(int64_t instance, int64_t now_ps, std::vector<int64_t>& ended) {
+  const Call& call = calls_[size_t(instance)];
+  const int32_t index = call.phases[call.phase];
+  const fold::Variable& variable = system_.variables[size_t(index)];
+  if (variable.bytes == 0) {
+    end_phase(instance, now_ps, ended);
+    return;
+  }
+  Flow& flow = flows_[size_t(index)];
+  TRN_ASSERT(flow.instance < 0, "one call at a time on a communicator");
+  flow.instance = instance;
+  flow.remaining = remaining_of(variable.bytes);
+  flow.since_ps = now_ps;
+  flow.rate = 0;
+  active_.insert(std::lower_bound(active_.begin(), active_.end(), index), index);
+  changed_ = true;
+}
+
+void Transfers::end_phase(int64_t instance, int64_t now_ps, std::vector<int64_t>& ended) {
+  Call& call = calls_[size_t(instance)];
+  call.times.end_ps.push_back(now_ps);
+  ++call.phase;
+  start_phase(instance, now_ps, ended);
+}
+
+void Transfers::drop_stale() {
+  while (!events_.empty() && !events_.top().is_entry &&
+         events_.top().version != flows_[size_t(events_.top().target)].version) {
+    events_.pop();
+  }
+}
+
+void Transfers::process(int64_t now_ps, std::vector<int64_t>& ended) {
+  for (drop_stale(); next_ps() == now_ps; drop_stale()) {
+    const Event event = events_.top();
+    events_.pop();
+    ++event_count_;
+    if (event.is_entry) {
+      enter(event.target, now_ps, ended);
+      continue;
+    }
+    Flow& flow = flows_[size_t(event.target)];
+    const int64_t instance = flow.instance;
+    flow.instance = -1;
+    ++flow.version;
+    active_.erase(std::lower_bound(active_.begin(), active_.end(), int32_t(event.target)));
+    changed_ = true;
+    end_phase(instance, now_ps, ended);
+  }
+  TRN_ASSERT(next_ps() > now_ps, "an event lies before network time");
+}
+
+void Transfers::apply_rate(int32_t variable, int64_t rate, int64_t now_ps) {
+  Flow& flow = flows_[size_t(variable)];
+  if (flow.rate == rate) return;
+  flow.remaining -= int128(flow.rate) * (now_ps - flow.since_ps);
+  flow.since_ps = now_ps;
+  flow.rate = rate;
+  ++flow.version;
+  TRN_ASSERT(flow.remaining > 0, "a flow that is done must have ended");
+  if (rate == 0) return;
+  const int128 end = now_ps + ceil_div(flow.remaining, int128(rate));
+  TRN_CHECK(end < kNever, simulate, "a transfer would end after more than 106 days",
+            "check the bandwidth of its links");
+  events_.push({int64_t(end), variable, flow.version, false});
+}
+
+void Transfers::solve(int64_t now_ps) {
+  if (!changed_) return;
+  changed_ = false;
+  const Problem problem{&capacities_, &system_.variables, active_};
+  const std::vector<int64_t> rates = solver_(problem);
+  ++solve_count_;
+  if (certify_) {
+    const std::string violation = find_violation(problem, rates);
+    TRN_ASSERT(violation.empty(), violation);
+  }
+  for (size_t i = 0; i < rates.size(); ++i) apply_rate(active_[i], rates[i], now_ps);
+  drop_stale();
+}
+
+std::string Transfers::stalled() const {
+  for (const int32_t index : active_) {
+    const fold::Variable& variable = system_.variables[size_t(index)];
+    if (flows_[size_t(index)].rate != 0) continue;
+    for (const fold::LinkUse& use : variable.uses) {
+      if (capacities_[size_t(use.link)] != 0) continue;
+      return "a transfer of " + system_.communicators[size_t(variable.communicator)].name +
+             " is stalled on link " + system_.links[size_t(use.link)].name;
+    }
+  }
+  return {};
+}
+
+PhaseTimes Transfers::take_times(int64_t instance) {
+  if (calls_.size() <= size_t(instance)) return {};
+  return std::move(calls_[size_t(instance)].times);
+}
+
+int64_t undisturbed_rate(const fold::System& system, const fold::Variable& variable) {
+  int128 rate = -1;
+  for (const fold::LinkUse& use : variable.uses) {
+    const int128 capacity = int128(system.links[size_t(use.link)].rate) * fold::kWeightOne;
+    const int128 level = ceil_div(capacity, int128(use.weight));
+    if (rate < 0 || level < rate) rate = level;
+  }
+  return int64_t(rate);
+}
+
+namespace {
+
+int64_t transfer_ps(const fold::System& system, const fold::Variable& variable) {
+  if (variable.bytes == 0) return 0;
+  const int128 rate = undisturbed_rate(system, variable);
+  TRN_ASSERT(rate > 0, "a private call moves");
+  return int64_t(ceil_div(remaining_of(variable.bytes), rate));
+}
+
+}  // namespace
+
+int64_t undisturbed_ps(const fold::System& system, const std::vector<int32_t>& phases) {
+  int64_t total = 0;
+  for (const int32_t index : phases) {
+    const fold::Variable& variable = system.variables[size_t(index)];
+    total += variable.latency_ps + transfer_ps(system, variable);
+  }
+  return total;
+}
+
+PhaseTimes undisturbed_times(const fold::System& system, const std::vector<int32_t>& phases,
+                             int64_t start_ps) {
+  PhaseTimes times;
+  for (const int32_t index : phases) {
+    const fold::Variable& variable = system.variables[size_t(index)];
+    times.entry_ps.push_back(start_ps + variable.latency_ps);
+    start_ps = times.entry_ps.back() + transfer_ps(system, variable);
+    times.end_ps.push_back(start_ps);
+  }
+  return times;
+}
+
+}  // namespace trnsim::simulate

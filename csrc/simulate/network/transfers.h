@@ -1,0 +1,98 @@
+// SPDX-License-Identifier: Apache-2.0
+// SPDX-FileCopyrightText: The trnsim authors
+//
+// Transfers: the flows in the network now, what is left of each, and the next thing to happen.
+//
+// A call begins at T and goes through its phases. A phase's flow enters at T + L and holds no
+// bandwidth before; it ends at t0 + ceil(remaining / rate); the next phase starts then. Remaining is
+// exact, int128 in (1/1024 B/s x 1 ps), so bringing a flow up to date at one more instant changes
+// nothing. Events at one time form one batch and need no order: between them no time passes.
+#pragma once
+
+#include <cstdint>
+#include <functional>
+#include <limits>
+#include <queue>
+#include <vector>
+
+#include "simulate/network/problem.h"
+
+namespace trnsim::simulate {
+
+inline constexpr int64_t kNever = std::numeric_limits<int64_t>::max();
+
+struct PhaseTimes {
+  std::vector<int64_t> entry_ps, end_ps;
+};
+
+class Transfers {
+ public:
+  using Solver = std::vector<int64_t> (*)(const Problem&);
+  Transfers(const fold::System& system, Solver solver, bool certify);
+
+  // Call `instance` starts at `start_ps` and has at least one phase.
+  void begin(int64_t instance, const std::vector<int32_t>& phases, int64_t start_ps);
+  // Time of the next entry or end; kNever when there is none.
+  int64_t next_ps() const { return events_.empty() ? kNever : events_.top().time_ps; }
+  // Handles everything at exactly `now_ps`; appends the calls that end.
+  void process(int64_t now_ps, std::vector<int64_t>& ended);
+  // New rates, if flows came or went since the last solve.
+  void solve(int64_t now_ps);
+
+  // Entry and end of each phase of a call; empty when it never went through the network.
+  PhaseTimes take_times(int64_t instance);
+  // "" or which flow cannot move and on which link.
+  std::string stalled() const;
+  int64_t solve_count() const { return solve_count_; }
+  int64_t event_count() const { return event_count_; }
+
+ private:
+  struct Event {
+    int64_t time_ps;
+    int64_t target;    // an instance for an entry, a variable for an end
+    uint32_t version;  // of the flow's end; stale when it differs
+    bool is_entry;
+    bool operator>(const Event& other) const { return time_ps > other.time_ps; }
+  };
+  struct Flow {
+    int64_t rate = 0;
+    int64_t since_ps = 0;  // time at which `remaining` was true
+    int128 remaining = 0;
+    int64_t instance = -1;
+    uint32_t version = 0;
+  };
+  struct Call {
+    std::vector<int32_t> phases;
+    size_t phase = 0;
+    PhaseTimes times;
+  };
+
+  void start_phase(int64_t instance, int64_t now_ps, std::vector<int64_t>& ended);
+  void enter(int64_t instance, int64_t now_ps, std::vector<int64_t>& ended);
+  void end_phase(int64_t instance, int64_t now_ps, std::vector<int64_t>& ended);
+  void apply_rate(int32_t variable, int64_t rate, int64_t now_ps);
+  void drop_stale();
+
+  const fold::System& system_;
+  Solver solver_;
+  bool certify_;
+  std::vector<int128> capacities_;
+  std::vector<Flow> flows_;  // by variable
+  std::vector<Call> calls_;  // by instance
+  std::vector<int32_t> active_;
+  bool changed_ = false;
+  std::priority_queue<Event, std::vector<Event>, std::greater<>> events_;
+  int64_t solve_count_ = 0, event_count_ = 0;
+};
+
+// A call that is alone on its links: each phase takes L + ceil(remaining / rate).
+PhaseTimes undisturbed_times(const fold::System& system, const std::vector<int32_t>& phases,
+                             int64_t start_ps);
+// The same, only the sum over the phases.
+int64_t undisturbed_ps(const fold::System& system, const std::vector<int32_t>& phases);
+// The rate of a variable that is alone on its links.
+int64_t undisturbed_rate(const fold::System& system, const fold::Variable& variable);
+// bytes in the units of `remaining`.
+int128 remaining_of(int64_t bytes);
+
+}  // namespace trnsim::simulate

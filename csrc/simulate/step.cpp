@@ -1,0 +1,142 @@
+// SPDX-License-Identifier: Apache-2.0
+// SPDX-FileCopyrightText: The trnsim authors
+#include "simulate/step.h"
+
+#include <algorithm>
+#include <tuple>
+
+#include "simulate/deadlock.h"
+#include "simulate/timeline/reference.h"
+
+namespace trnsim::simulate {
+namespace {
+
+std::unique_ptr<Lanes> make_lanes(const fold::System& system, const SimulateOptions& options) {
+  return make_reference_lanes(system);
+}
+
+}  // namespace
+
+Step::Step(std::shared_ptr<const fold::System> system, const SimulateOptions& options)
+    : system_(std::move(system)),
+      options_(options),
+      table_(*system_),
+      transfers_(*system_, options.engine == Engine::reference ? solve_reference : solve_levels,
+                 options.certify),
+      lanes_(make_lanes(*system_, options)),
+      instances_(size_t(table_.instance_count())) {
+  for (const fold::Rank& rank : system_->ranks) {
+    task_count_ += int64_t(system_->roles[size_t(rank.role)]->tasks.size());
+  }
+}
+
+Timeline Step::run() {
+  if (options_.progress != nullptr) options_.progress->tasks_total = task_count_;
+  for (int64_t now_ps = 0; now_ps != kNever;) {
+    while (settle(now_ps)) {
+    }
+    transfers_.solve(now_ps);
+    report_progress();
+    now_ps = std::min(lanes_->next_ps(), transfers_.next_ps());
+  }
+  check_finished();
+  Timeline timeline;
+  timeline.system = system_;
+  lanes_->write(timeline);
+  write_calls(timeline);
+  timeline.solve_count = transfers_.solve_count();
+  timeline.event_count = transfers_.event_count();
+  return timeline;
+}
+
+// One round at this time; true when it released somebody, who may do more at the same time.
+bool Step::settle(int64_t now_ps) {
+  arrivals_.clear();
+  lanes_->run(now_ps, arrivals_);
+  for (const Arrival& arrival : arrivals_) arrive(arrival, now_ps);
+  std::vector<int64_t> ended;
+  transfers_.process(now_ps, ended);
+  for (const int64_t instance : ended) end(instance, now_ps);
+  return !arrivals_.empty() || !ended.empty();
+}
+
+void Step::arrive(const Arrival& arrival, int64_t now_ps) {
+  TRN_ASSERT(arrival.time_ps >= now_ps, "a lane posted a ready time before network time");
+  const int64_t index = table_.instance_of(arrival.rank, arrival.task);
+  Instance& instance = instances_[size_t(index)];
+  instance.first_ps = std::min(instance.first_ps, arrival.time_ps);
+  instance.ready_ps = std::max(instance.ready_ps, arrival.time_ps);
+  const auto& on = system_->communicators[size_t(table_.communicator_of(index))];
+  if (++instance.arrived == int32_t(on.members.size())) begin(index);
+}
+
+bool Step::ends_inside_lane(const std::vector<int32_t>& phases) const {
+  return std::all_of(phases.begin(), phases.end(), [&](int32_t index) {
+    const fold::Variable& variable = system_->variables[size_t(index)];
+    if (variable.bytes == 0) return true;
+    return options_.use_private && variable.is_private &&
+           undisturbed_rate(*system_, variable) > 0;
+  });
+}
+
+void Step::begin(int64_t index) {
+  const Instance& instance = instances_[size_t(index)];
+  const std::vector<int32_t>& phases = table_.phases_of(index);
+  if (ends_inside_lane(phases)) {
+    end(index, instance.ready_ps + undisturbed_ps(*system_, phases));
+  } else {
+    transfers_.begin(index, phases, instance.ready_ps);
+  }
+}
+
+void Step::end(int64_t index, int64_t end_ps) {
+  instances_[size_t(index)].end_ps = end_ps;
+  for (const int32_t rank : system_->communicators[size_t(table_.communicator_of(index))].members) {
+    lanes_->release(rank, table_.task_of(index, rank), end_ps);
+  }
+}
+
+void Step::check_finished() const {
+  if (lanes_->ended_count() == task_count_) return;
+  const std::string stalled = transfers_.stalled();
+  TRN_CHECK(stalled.empty(), simulate, stalled, "give the link a bandwidth above 0");
+  throw Error(ErrorKind::simulate, explain_deadlock(*system_, table_, *lanes_),
+              "make the same calls in the same order on every member");
+}
+
+void Step::write_calls(Timeline& timeline) {
+  for (size_t index = 0; index < instances_.size(); ++index) {
+    const Instance& instance = instances_[index];
+    CallSpan& span = timeline.calls.emplace_back();
+    span.communicator = table_.communicator_of(int64_t(index));
+    span.call = table_.template_of(int64_t(index));
+    span.sequence = table_.sequence_of(int64_t(index));
+    span.first_arrival_ps = instance.first_ps;
+    span.start_ps = instance.ready_ps;
+    span.end_ps = instance.end_ps;
+    PhaseTimes times = transfers_.take_times(int64_t(index));
+    if (times.entry_ps.empty()) {
+      times = undisturbed_times(*system_, table_.phases_of(int64_t(index)), span.start_ps);
+    }
+    span.entry_ps = std::move(times.entry_ps);
+    span.phase_end_ps = std::move(times.end_ps);
+  }
+  std::sort(timeline.calls.begin(), timeline.calls.end(), [](const auto& a, const auto& b) {
+    return std::tuple(a.end_ps, a.communicator, a.sequence) <
+           std::tuple(b.end_ps, b.communicator, b.sequence);
+  });
+}
+
+void Step::report_progress() const {
+  if (options_.progress != nullptr) options_.progress->tasks_ended = lanes_->ended_count();
+}
+
+Timeline simulate_step(std::shared_ptr<const fold::System> system,
+                       const SimulateOptions& options) {
+  fold::check_system(*system);
+  Timeline timeline = Step(std::move(system), options).run();
+  timeline.engine = "reference";
+  return timeline;
+}
+
+}  // namespace trnsim::simulate

@@ -1,0 +1,54 @@
+// SPDX-License-Identifier: Apache-2.0
+// SPDX-FileCopyrightText: The trnsim authors
+//
+// The step: lanes and network, alternated by events. This is the engine's table of contents.
+//
+//   settle   lanes run, calls whose last member arrived begin, transfers at this time enter or end
+//            and release their members, until nothing happens at this time any more
+//   solve    one allocation for the flows that are in the network now
+//   advance  to the earliest next entry, end, or moment of a lane
+//
+// A private call, one whose links nobody else uses, needs no event: its end is known when its last
+// member arrives. So does a call without bytes. Everything else goes through Transfers.
+#pragma once
+
+#include <memory>
+#include <vector>
+
+#include "simulate/calls.h"
+#include "simulate/network/transfers.h"
+#include "simulate/timeline/lanes.h"
+
+namespace trnsim::simulate {
+
+class Step {
+ public:
+  Step(std::shared_ptr<const fold::System> system, const SimulateOptions& options);
+  Timeline run();
+
+ private:
+  struct Instance {
+    int32_t arrived = 0;
+    int64_t first_ps = kNever, ready_ps = 0, end_ps = -1;
+  };
+
+  bool settle(int64_t now_ps);
+  void arrive(const Arrival& arrival, int64_t now_ps);
+  void begin(int64_t instance);
+  void end(int64_t instance, int64_t end_ps);
+  bool ends_inside_lane(const std::vector<int32_t>& phases) const;
+  void check_finished() const;
+  void write_calls(Timeline& timeline);
+  void report_progress() const;
+
+  std::shared_ptr<const fold::System> system_;
+  SimulateOptions options_;
+  CallTable table_;
+  Transfers transfers_;
+  std::unique_ptr<Lanes> lanes_;
+  std::vector<Instance> instances_;
+  std::vector<Arrival> arrivals_;
+  int64_t task_count_ = 0;
+};
+
+}  // namespace trnsim::simulate

@@ -1,0 +1,29 @@
+// SPDX-License-Identifier: Apache-2.0
+// SPDX-FileCopyrightText: The trnsim authors
+#include "simulate/timeline/lanes.h"
+
+#include "base/hash.h"
+
+namespace trnsim::simulate {
+
+QueueIndex index_queues(const lower::Program& program) {
+  QueueIndex index;
+  index.first.assign(program.queues.size() + 1, 0);
+  index.position.resize(program.tasks.size());
+  index.tasks.resize(program.tasks.size());
+  for (const lower::Task& task : program.tasks) ++index.first[size_t(task.queue) + 1];
+  for (size_t q = 0; q < program.queues.size(); ++q) index.first[q + 1] += index.first[q];
+  std::vector<int32_t> filled(program.queues.size(), 0);
+  for (size_t task = 0; task < program.tasks.size(); ++task) {
+    const size_t queue = size_t(program.tasks[task].queue);
+    index.position[task] = filled[queue];
+    index.tasks[size_t(index.first[queue] + filled[queue]++)] = int32_t(task);
+  }
+  return index;
+}
+
+uint64_t hash_seed(int32_t role, int32_t task) {
+  return combine(mix64(uint64_t(role)), uint64_t(task));
+}
+
+}  // namespace trnsim::simulate
