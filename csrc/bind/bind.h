@@ -7,7 +7,9 @@
 namespace trnsim::bind {
 
 void bind_errors(pybind11::module_& module);
+void bind_fold(pybind11::module_& module);
 void bind_machine(pybind11::module_& module);
+void bind_simulate(pybind11::module_& module);
 void bind_workload(pybind11::module_& module);
 
 }  // namespace trnsim::bind

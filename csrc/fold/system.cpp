@@ -70,6 +70,17 @@ void check_ranks(const System& system) {
 
 }  // namespace
 
+std::shared_ptr<System> with_rank(const System& system, int64_t rank, int32_t factor,
+                                  int64_t start_ps) {
+  TRN_CHECK(rank >= 0 && size_t(rank) < system.ranks.size(), simulate,
+            "there is no rank " + std::to_string(rank),
+            "ranks go from 0 to " + std::to_string(system.ranks.size() - 1));
+  auto result = std::make_shared<System>(system);
+  result->ranks[size_t(rank)].factor = factor;
+  result->ranks[size_t(rank)].start_ps = start_ps;
+  return result;
+}
+
 void check_system(const System& system) {
   for (const auto& role : system.roles) {
     check(role != nullptr, "a role without a Program");

@@ -90,6 +90,10 @@ System make_system(std::shared_ptr<const lower::Program> program,
 // any of its phases (calls on one communicator follow one another).
 void mark_private(System& system);
 
+// A copy in which one rank computes at another factor or starts later.
+std::shared_ptr<System> with_rank(const System& system, int64_t rank, int32_t factor,
+                                  int64_t start_ps);
+
 // Throws SimulateError unless every index is in range, factors and rates are not negative and every
 // transfer of more than 0 bytes has a link.
 void check_system(const System& system);

@@ -20,10 +20,9 @@ class Walk {
     std::string text = "deadlock: ";
     std::set<std::pair<int32_t, int32_t>> seen;
     while (seen.insert({rank_, task_}).second) {
-      text += name(rank_, task_) + " ";
+      text += name(rank_, task_) + (seen.size() == 1 ? " " : ", which ");
       const std::string end = follow(text);
       if (!end.empty()) return text + end;
-      text += "; ";
     }
     return text + name(rank_, task_) + " (cycle)";
   }
@@ -84,7 +83,7 @@ class Walk {
     const lower::Task& at = task(rank_, task_);
     const int32_t first = head(rank_, at.queue);
     if (first != task_) {
-      text += "stands behind";
+      text += "stands behind ";
       task_ = first;
       return {};
     }
@@ -97,7 +96,7 @@ class Walk {
       const lower::Dep& dep = program(rank_).deps[size_t(at.deps_begin + i)];
       const bool on_start = dep.kind == lower::DepKind::start;
       if (on_start ? started(rank_, dep.task) : ended(rank_, dep.task)) continue;
-      text += "waits for";
+      text += "waits for ";
       task_ = dep.task;
       return {};
     }
@@ -111,7 +110,7 @@ class Walk {
       const int32_t theirs = calls_.task_of(instance, member);
       if (theirs < 0) return "waits for rank " + std::to_string(member) + ", which never calls it";
       if (started(member, theirs)) continue;
-      text += "waits for rank " + std::to_string(member) + ":";
+      text += "waits for ";
       rank_ = member;
       task_ = theirs;
       return {};

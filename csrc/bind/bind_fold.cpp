@@ -1,0 +1,74 @@
+// SPDX-License-Identifier: Apache-2.0
+// SPDX-FileCopyrightText: The trnsim authors
+#include <pybind11/stl.h>
+
+#include "bind/bind.h"
+#include "fold/system.h"
+
+namespace py = pybind11;
+
+namespace trnsim::bind {
+
+using fold::Communicator;
+using fold::LinkInfo;
+using fold::LinkUse;
+using fold::Rank;
+using fold::System;
+using fold::Variable;
+
+void bind_fold(py::module_& module) {
+  py::class_<LinkUse>(module, "LinkUse")
+      .def_readonly("link", &LinkUse::link)
+      .def_readonly("weight", &LinkUse::weight);
+  py::class_<Variable>(module, "Variable")
+      .def_readonly("communicator", &Variable::communicator)
+      .def_readonly("call", &Variable::call)
+      .def_readonly("phase", &Variable::phase)
+      .def_readonly("latency_ps", &Variable::latency_ps)
+      .def_readonly("bytes", &Variable::bytes)
+      .def_readonly("uses", &Variable::uses)
+      .def_readonly("is_private", &Variable::is_private);
+  py::class_<Communicator>(module, "Communicator")
+      .def_readonly("slot", &Communicator::slot)
+      .def_readonly("members", &Communicator::members)
+      .def_readonly("name", &Communicator::name);
+  py::class_<Rank>(module, "Rank")
+      .def_readonly("role", &Rank::role)
+      .def_readonly("chip", &Rank::chip)
+      .def_readonly("factor", &Rank::factor)
+      .def_readonly("start_ps", &Rank::start_ps)
+      .def_readonly("count", &Rank::count)
+      .def_readonly("communicator_of_slot", &Rank::communicator_of_slot);
+  py::class_<LinkInfo>(module, "LinkInfo")
+      .def_readonly("name", &LinkInfo::name)
+      .def_readonly("rate", &LinkInfo::rate)
+      .def_readonly("axis", &LinkInfo::axis);
+  py::class_<System, std::shared_ptr<System>>(module, "System")
+      .def_readonly("communicators", &System::communicators)
+      .def_readonly("links", &System::links)
+      .def_readonly("variables", &System::variables)
+      .def_readonly("ranks", &System::ranks)
+      .def(
+          "with_rank",
+          [](const System& system, int64_t rank, int32_t factor, int64_t start_ps) {
+            return fold::with_rank(system, rank, factor, start_ps);
+          },
+          py::arg("rank"), py::arg("factor"), py::arg("start_ps"))
+      .def("__repr__", [](const System& s) {
+        return "System(" + std::to_string(s.ranks.size()) + " ranks, " +
+               std::to_string(s.communicators.size()) + " communicators, " +
+               std::to_string(s.links.size()) + " links)";
+      });
+  module.def(
+      "make_system",
+      [](const std::shared_ptr<lower::Program>& program, const machine::Machine& machine,
+         const machine::Topology& topology, const machine::Placement& placement,
+         int64_t used_ranks) {
+        return std::make_shared<System>(
+            fold::make_system(program, machine, topology, placement, used_ranks));
+      },
+      py::arg("program"), py::arg("machine"), py::arg("topology"), py::arg("placement"),
+      py::arg("used_ranks"), py::call_guard<py::gil_scoped_release>());
+}
+
+}  // namespace trnsim::bind

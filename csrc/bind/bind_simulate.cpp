@@ -1,0 +1,151 @@
+// SPDX-License-Identifier: Apache-2.0
+// SPDX-FileCopyrightText: The trnsim authors
+#include <pybind11/numpy.h>
+#include <pybind11/stl.h>
+
+#include "base/hash.h"
+#include "bind/bind.h"
+#include "simulate/network/certificate.h"
+#include "simulate/timeline.h"
+
+namespace py = pybind11;
+
+namespace trnsim::bind {
+namespace {
+
+using simulate::CallSpan;
+using simulate::Progress;
+using simulate::SimulateOptions;
+using simulate::Timeline;
+
+// A read-only array over the owner's memory; `owner` keeps it alive.
+py::array_t<int64_t> view(const std::vector<int64_t>& values, int64_t begin, int64_t end,
+                          const py::object& owner) {
+  py::array_t<int64_t> array(end - begin, values.data() + begin, owner);
+  array.attr("setflags")(py::arg("write") = false);
+  return array;
+}
+
+template <std::vector<int64_t> Timeline::*field>
+py::array_t<int64_t> view_all(const py::object& self) {
+  const auto& values = self.cast<const Timeline&>().*field;
+  return view(values, 0, int64_t(values.size()), self);
+}
+
+// Times of one rank's tasks, in Program order.
+template <std::vector<int64_t> Timeline::*field>
+py::array_t<int64_t> view_rank(const py::object& self, int64_t rank) {
+  const auto& timeline = self.cast<const Timeline&>();
+  if (rank < 0 || rank + 1 >= int64_t(timeline.first_task.size())) {
+    throw py::index_error("no rank " + std::to_string(rank));
+  }
+  return view(timeline.*field, timeline.first_task[size_t(rank)],
+              timeline.first_task[size_t(rank) + 1], self);
+}
+
+struct Net {
+  std::vector<int128> capacities;
+  std::vector<fold::Variable> variables;
+  simulate::Problem problem;
+};
+
+std::unique_ptr<Net> make_net(const std::vector<int64_t>& capacities,
+                              const std::vector<std::vector<std::pair<int32_t, int64_t>>>& flows) {
+  auto net = std::make_unique<Net>();
+  net->capacities.assign(capacities.begin(), capacities.end());
+  for (const auto& uses : flows) {
+    net->problem.flows.push_back(int32_t(net->variables.size()));
+    auto& variable = net->variables.emplace_back();
+    for (const auto& [link, weight] : uses) {
+      if (link < 0 || size_t(link) >= capacities.size() || weight < 1) {
+        throw py::value_error("a flow uses links of the net with weights of at least 1");
+      }
+      variable.uses.push_back({link, weight});
+    }
+  }
+  net->problem.capacities = &net->capacities;
+  net->problem.variables = &net->variables;
+  return net;
+}
+
+void bind_network(py::module_& module) {
+  module.def("solve_max_min", [](const std::vector<int64_t>& capacities,
+                                 const std::vector<std::vector<std::pair<int32_t, int64_t>>>& flows,
+                                 bool reference) {
+    const auto net = make_net(capacities, flows);
+    return reference ? simulate::solve_reference(net->problem)
+                     : simulate::solve_levels(net->problem);
+  }, py::arg("capacities"), py::arg("flows"), py::arg("reference"));
+  module.def("find_violation", [](const std::vector<int64_t>& capacities,
+                                  const std::vector<std::vector<std::pair<int32_t, int64_t>>>& flows,
+                                  const std::vector<int64_t>& rates) {
+    return simulate::find_violation(make_net(capacities, flows)->problem, rates);
+  }, py::arg("capacities"), py::arg("flows"), py::arg("rates"));
+}
+
+void bind_timeline(py::module_& module) {
+  py::class_<CallSpan>(module, "CallSpan")
+      .def_readonly("communicator", &CallSpan::communicator)
+      .def_readonly("call", &CallSpan::call)
+      .def_readonly("sequence", &CallSpan::sequence)
+      .def_readonly("first_arrival_ps", &CallSpan::first_arrival_ps)
+      .def_readonly("start_ps", &CallSpan::start_ps)
+      .def_readonly("end_ps", &CallSpan::end_ps)
+      .def_readonly("entry_ps", &CallSpan::entry_ps)
+      .def_readonly("phase_end_ps", &CallSpan::phase_end_ps);
+  py::class_<Timeline, std::shared_ptr<Timeline>>(module, "Timeline")
+      .def_property_readonly("system", [](const Timeline& t) {
+        return std::const_pointer_cast<fold::System>(t.system);
+      })
+      .def_readonly("makespan_ps", &Timeline::makespan_ps)
+      .def_property_readonly("hash", [](const Timeline& t) { return hex16(t.hash); })
+      .def_property_readonly("first_task", &view_all<&Timeline::first_task>)
+      .def_property_readonly("starts_ps", &view_all<&Timeline::starts_ps>)
+      .def_property_readonly("ends_ps", &view_all<&Timeline::ends_ps>)
+      .def("rank_starts_ps", &view_rank<&Timeline::starts_ps>, py::arg("rank"))
+      .def("rank_ends_ps", &view_rank<&Timeline::ends_ps>, py::arg("rank"))
+      .def_readonly("calls", &Timeline::calls)
+      .def_readonly("solve_count", &Timeline::solve_count)
+      .def_readonly("event_count", &Timeline::event_count)
+      .def_readonly("engine", &Timeline::engine)
+      .def("__repr__", [](const Timeline& t) {
+        return "Timeline(makespan_ps=" + std::to_string(t.makespan_ps) + ", hash='" +
+               hex16(t.hash) + "', engine='" + t.engine + "')";
+      });
+}
+
+}  // namespace
+
+void bind_simulate(py::module_& module) {
+  bind_network(module);
+  bind_timeline(module);
+  py::class_<Progress, std::shared_ptr<Progress>>(module, "Progress")
+      .def(py::init<>())
+      .def_property_readonly("tasks_ended", [](const Progress& p) { return p.tasks_ended.load(); })
+      .def_property_readonly("tasks_total", [](const Progress& p) { return p.tasks_total.load(); });
+  py::enum_<simulate::Engine>(module, "Engine")
+      .value("reference", simulate::Engine::reference)
+      .value("bulk", simulate::Engine::bulk);
+  py::enum_<simulate::Backend>(module, "Backend")
+      .value("cpp", simulate::Backend::cpp)
+      .value("omp", simulate::Backend::omp)
+      .value("cuda", simulate::Backend::cuda);
+  module.def(
+      "simulate_step",
+      [](const std::shared_ptr<fold::System>& system, simulate::Engine engine,
+         simulate::Backend backend, bool certify, bool use_private,
+         const std::shared_ptr<Progress>& progress) {
+        SimulateOptions options;
+        options.engine = engine;
+        options.backend = backend;
+        options.certify = certify;
+        options.use_private = use_private;
+        options.progress = progress.get();
+        return std::make_shared<Timeline>(simulate::simulate_step(system, options));
+      },
+      py::arg("system"), py::arg("engine"), py::arg("backend"), py::arg("certify"),
+      py::arg("use_private"), py::arg("progress").none(true),
+      py::call_guard<py::gil_scoped_release>());
+}
+
+}  // namespace trnsim::bind

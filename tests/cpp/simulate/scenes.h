@@ -1,0 +1,52 @@
+// SPDX-License-Identifier: Apache-2.0
+// SPDX-FileCopyrightText: The trnsim authors
+//
+// Systems for tests: a builder for small ones by hand, and random ones of every awkward kind.
+#pragma once
+
+#include <cstdint>
+#include <memory>
+#include <string>
+#include <vector>
+
+#include "fold/system.h"
+#include "simulate/timeline.h"
+
+namespace trnsim::scenes {
+
+// Builds a Program task by task.
+class ProgramBuilder {
+ public:
+  ProgramBuilder();
+  int32_t queue(lower::QueueKind kind, int32_t index);
+  int32_t group(const std::string& name);  // slot; members are the System's
+  int32_t task(int32_t queue, int64_t duration_ps, const std::vector<lower::Dep>& deps = {});
+  int32_t call_template(const lower::CallTemplate& call);
+  int32_t call(int32_t queue, int32_t call_template, const std::vector<lower::Dep>& deps = {});
+  std::shared_ptr<const lower::Program> build() const;
+
+  lower::Program program;
+};
+
+lower::Dep after(int32_t task);                      // end dependence without lag
+lower::CallTemplate all_reduce(int32_t slot, int64_t bytes);
+
+// Adds a rank of `role`; slots are filled by add_group.
+void add_rank(fold::System& system, int32_t role);
+// Adds a communicator over `members` for `slot` and one variable for every phase of every template
+// of the members' roles on that slot: `uses` on links, bytes and latency as given.
+int32_t add_group(fold::System& system, int32_t slot, const std::vector<int32_t>& members,
+                  const std::string& name);
+int32_t add_variable(fold::System& system, int32_t communicator, int32_t call, int64_t latency_ps,
+                     int64_t bytes, const std::vector<fold::LinkUse>& uses);
+
+// Valid by construction (never a deadlock): up to 12 ranks of up to 3 roles, groups of 1 to all,
+// messages round a ring, shared and unshared links, zero bytes, durations and latencies, equal
+// times, lags, end bounds, factors and starts.
+std::shared_ptr<const fold::System> random_system(uint64_t seed);
+
+// Same job, ranks renamed by `order` (new rank i = old rank order[i]), links and variables reversed.
+std::shared_ptr<const fold::System> relabelled(const fold::System& system,
+                                               const std::vector<int32_t>& order);
+
+}  // namespace trnsim::scenes
