@@ -26,14 +26,14 @@ py::array_t<int64_t> view(const std::vector<int64_t>& values, int64_t begin, int
   return array;
 }
 
-template <std::vector<int64_t> Timeline::*field>
+template <std::vector<int64_t> Timeline::* field>
 py::array_t<int64_t> view_all(const py::object& self) {
   const auto& values = self.cast<const Timeline&>().*field;
   return view(values, 0, int64_t(values.size()), self);
 }
 
 // Times of one rank's tasks, in Program order.
-template <std::vector<int64_t> Timeline::*field>
+template <std::vector<int64_t> Timeline::* field>
 py::array_t<int64_t> view_rank(const py::object& self, int64_t rank) {
   const auto& timeline = self.cast<const Timeline&>();
   if (rank < 0 || rank + 1 >= int64_t(timeline.first_task.size())) {
@@ -69,18 +69,23 @@ std::unique_ptr<Net> make_net(const std::vector<int64_t>& capacities,
 }
 
 void bind_network(py::module_& module) {
-  module.def("solve_max_min", [](const std::vector<int64_t>& capacities,
-                                 const std::vector<std::vector<std::pair<int32_t, int64_t>>>& flows,
-                                 bool reference) {
-    const auto net = make_net(capacities, flows);
-    return reference ? simulate::solve_reference(net->problem)
-                     : simulate::solve_levels(net->problem);
-  }, py::arg("capacities"), py::arg("flows"), py::arg("reference"));
-  module.def("find_violation", [](const std::vector<int64_t>& capacities,
-                                  const std::vector<std::vector<std::pair<int32_t, int64_t>>>& flows,
-                                  const std::vector<int64_t>& rates) {
-    return simulate::find_violation(make_net(capacities, flows)->problem, rates);
-  }, py::arg("capacities"), py::arg("flows"), py::arg("rates"));
+  module.def(
+      "solve_max_min",
+      [](const std::vector<int64_t>& capacities,
+         const std::vector<std::vector<std::pair<int32_t, int64_t>>>& flows, bool reference) {
+        const auto net = make_net(capacities, flows);
+        return reference ? simulate::solve_reference(net->problem)
+                         : simulate::solve_levels(net->problem);
+      },
+      py::arg("capacities"), py::arg("flows"), py::arg("reference"));
+  module.def(
+      "find_violation",
+      [](const std::vector<int64_t>& capacities,
+         const std::vector<std::vector<std::pair<int32_t, int64_t>>>& flows,
+         const std::vector<int64_t>& rates) {
+        return simulate::find_violation(make_net(capacities, flows)->problem, rates);
+      },
+      py::arg("capacities"), py::arg("flows"), py::arg("rates"));
 }
 
 void bind_timeline(py::module_& module) {
@@ -94,9 +99,9 @@ void bind_timeline(py::module_& module) {
       .def_readonly("entry_ps", &CallSpan::entry_ps)
       .def_readonly("phase_end_ps", &CallSpan::phase_end_ps);
   py::class_<Timeline, std::shared_ptr<Timeline>>(module, "Timeline")
-      .def_property_readonly("system", [](const Timeline& t) {
-        return std::const_pointer_cast<fold::System>(t.system);
-      })
+      .def_property_readonly(
+          "system",
+          [](const Timeline& t) { return std::const_pointer_cast<fold::System>(t.system); })
       .def_readonly("makespan_ps", &Timeline::makespan_ps)
       .def_property_readonly("hash", [](const Timeline& t) { return hex16(t.hash); })
       .def_property_readonly("first_task", &view_all<&Timeline::first_task>)

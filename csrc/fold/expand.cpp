@@ -106,8 +106,12 @@ Footprint trace_phase(const lower::PhaseTemplate& phase, const std::vector<int32
   const size_t count = members.size();
   if (count < 2) return tracer.footprint();
   switch (phase.pattern) {
-    case Pattern::ring: trace_ring(false, members, tracer); break;
-    case Pattern::ring_both: trace_ring(true, members, tracer); break;
+    case Pattern::ring:
+      trace_ring(false, members, tracer);
+      break;
+    case Pattern::ring_both:
+      trace_ring(true, members, tracer);
+      break;
     case Pattern::axis_ring:
       trace_axis_rings(phase.axis, chips_of(members, tracer), geometry, tracer);
       break;
@@ -135,8 +139,11 @@ Footprint trace_phase(const lower::PhaseTemplate& phase, const std::vector<int32
         phase.pattern == Pattern::one_to_all ? tracer.send(at, other) : tracer.send(other, at);
       }
       break;
-    case Pattern::message: tracer.send(members[0], members[1]); break;
-    case Pattern::none: break;
+    case Pattern::message:
+      tracer.send(members[0], members[1]);
+      break;
+    case Pattern::none:
+      break;
   }
   return tracer.footprint();
 }

@@ -142,16 +142,15 @@ class Maker {
       variable.communicator = communicator;
       variable.call = call;
       variable.phase = int32_t(phase);
-      system_.plan[size_t(communicator)][size_t(call)].push_back(
-          int32_t(system_.variables.size()));
+      system_.plan[size_t(communicator)][size_t(call)].push_back(int32_t(system_.variables.size()));
       system_.variables.push_back(std::move(variable));
     }
   }
 
   // Routes do not depend on bytes: calls of one shape share them.
   const Footprint& footprint_of(const PhaseTemplate& phase, int32_t communicator, int64_t root) {
-    const auto key = std::tuple(communicator, phase.pattern, phase.axis, phase.axes_mask,
-                                phase.distance, root);
+    const auto key =
+        std::tuple(communicator, phase.pattern, phase.axis, phase.axes_mask, phase.distance, root);
     auto found = footprints_.find(key);
     if (found == footprints_.end()) {
       const auto& members = system_.communicators[size_t(communicator)].members;

@@ -95,7 +95,8 @@ void check_system(const System& system) {
   }
   for (const LinkInfo& link : system.links) check(link.rate >= 0, "link " + link.name);
   for (const Variable& variable : system.variables) {
-    check(in_range(variable.communicator, system.communicators.size()), "a variable's communicator");
+    check(in_range(variable.communicator, system.communicators.size()),
+          "a variable's communicator");
     check(variable.bytes >= 0 && variable.latency_ps >= 0, "a variable's bytes or latency");
     check(variable.bytes == 0 || !variable.uses.empty(), "a transfer without a link");
     for (const LinkUse& use : variable.uses) {

@@ -29,16 +29,16 @@ struct LinkUse {
 
 struct Variable {
   int32_t communicator = 0;
-  int32_t call = 0;            // template, index in the role's Program::calls
+  int32_t call = 0;  // template, index in the role's Program::calls
   int32_t phase = 0;
-  int64_t latency_ps = 0;      // L
-  int64_t bytes = 0;           // on the critical link; 0 = never enters the network
-  std::vector<LinkUse> uses;   // ascending by link
-  bool is_private = false;     // no other variable of the job uses its links
+  int64_t latency_ps = 0;     // L
+  int64_t bytes = 0;          // on the critical link; 0 = never enters the network
+  std::vector<LinkUse> uses;  // ascending by link
+  bool is_private = false;    // no other variable of the job uses its links
 };
 
 struct Communicator {
-  int32_t slot = 0;            // group index in the members' Programs
+  int32_t slot = 0;              // group index in the members' Programs
   std::vector<int32_t> members;  // ranks, in group order; of a message {sender, receiver}
   std::string name;
 };
@@ -46,9 +46,9 @@ struct Communicator {
 struct Rank {
   int32_t role = 0;
   int32_t chip = 0;
-  int32_t factor = 1 << 16;    // durations of TaskKind::compute times factor / 2^16
+  int32_t factor = 1 << 16;  // durations of TaskKind::compute times factor / 2^16
   int64_t start_ps = 0;
-  int64_t count = 1;           // how many ranks of the job it stands for
+  int64_t count = 1;                          // how many ranks of the job it stands for
   std::vector<int32_t> communicator_of_slot;  // -1 where it is not a member
   // By call template, for send and recv; -1 for collectives. Empty when the role has no messages.
   std::vector<int32_t> communicator_of_message;
@@ -56,7 +56,7 @@ struct Rank {
 
 struct LinkInfo {
   std::string name;
-  int64_t rate = 0;            // 1/1024 B/s; the solver's capacity is rate * 2^16
+  int64_t rate = 0;  // 1/1024 B/s; the solver's capacity is rate * 2^16
   int8_t axis = 0;
 };
 
@@ -82,9 +82,9 @@ bool is_message(workload::CallKind kind);
 // formed no process group. A send to (or receive from) the member k places on in the group is one
 // to the member k places on from every member, cyclically. Throws SimulateError when groups that
 // are called on do not tile the world.
-System make_system(std::shared_ptr<const lower::Program> program,
-                   const machine::Machine& machine, const machine::Topology& topology,
-                   const machine::Placement& placement, int64_t used_ranks);
+System make_system(std::shared_ptr<const lower::Program> program, const machine::Machine& machine,
+                   const machine::Topology& topology, const machine::Placement& placement,
+                   int64_t used_ranks);
 
 // Sets Variable::is_private: a call is private when no other communicator's variable uses a link of
 // any of its phases (calls on one communicator follow one another).

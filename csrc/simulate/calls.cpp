@@ -103,7 +103,8 @@ int64_t CallTable::instance_of(int32_t rank, int32_t task) const {
   TRN_CHECK(communicator >= 0, simulate,
             "rank " + std::to_string(rank) + " makes a call on a group that it is no member of",
             "leave the call out or make the group hold every rank that plays this role");
-  return first_instance_[size_t(communicator)] + roles_[size_t(role)].sequence_of_task[size_t(task)];
+  return first_instance_[size_t(communicator)] +
+         roles_[size_t(role)].sequence_of_task[size_t(task)];
 }
 
 int64_t CallTable::sequence_of(int64_t instance) const {

@@ -19,7 +19,7 @@ namespace trnsim::simulate {
 
 // Calls of one role that can only meet on one communicator: a group's, or a peer's by tag.
 struct CallChain {
-  int32_t example = 0;         // a call template of the chain
+  int32_t example = 0;  // a call template of the chain
   int32_t queue = 0;
   std::vector<int32_t> tasks;  // the k-th call is tasks[k]
 };

@@ -46,8 +46,7 @@ class Walk {
   }
   bool started(int32_t rank, int32_t index) const {
     const int32_t queue = task(rank, index).queue;
-    return ended(rank, index) ||
-           (head(rank, queue) == index && lanes_.head_started(rank, queue));
+    return ended(rank, index) || (head(rank, queue) == index && lanes_.head_started(rank, queue));
   }
 
   void find_start() {
@@ -63,9 +62,8 @@ class Walk {
   std::string name(int32_t rank, int32_t index) const {
     const lower::Task& at = task(rank, index);
     const lower::Queue& queue = program(rank).queues[size_t(at.queue)];
-    std::string text = "rank " + std::to_string(rank) + " " +
-                       lower::queue_kind_name(queue.kind) + " " + std::to_string(queue.index) +
-                       " task " + std::to_string(index);
+    std::string text = "rank " + std::to_string(rank) + " " + lower::queue_kind_name(queue.kind) +
+                       " " + std::to_string(queue.index) + " task " + std::to_string(index);
     if (at.kind == lower::TaskKind::call) {
       const auto& call = program(rank).calls[size_t(at.call)];
       const int64_t instance = calls_.instance_of(rank, index);

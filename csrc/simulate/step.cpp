@@ -74,8 +74,7 @@ bool Step::ends_inside_lane(const std::vector<int32_t>& phases) const {
   return std::all_of(phases.begin(), phases.end(), [&](int32_t index) {
     const fold::Variable& variable = system_->variables[size_t(index)];
     if (variable.bytes == 0) return true;
-    return options_.use_private && variable.is_private &&
-           undisturbed_rate(*system_, variable) > 0;
+    return options_.use_private && variable.is_private && undisturbed_rate(*system_, variable) > 0;
   });
 }
 
@@ -131,8 +130,7 @@ void Step::report_progress() const {
   if (options_.progress != nullptr) options_.progress->tasks_ended = lanes_->ended_count();
 }
 
-Timeline simulate_step(std::shared_ptr<const fold::System> system,
-                       const SimulateOptions& options) {
+Timeline simulate_step(std::shared_ptr<const fold::System> system, const SimulateOptions& options) {
   fold::check_system(*system);
   Timeline timeline = Step(std::move(system), options).run();
   timeline.engine = "reference";

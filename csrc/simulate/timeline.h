@@ -17,8 +17,8 @@ namespace trnsim::simulate {
 // One call of one communicator.
 struct CallSpan {
   int32_t communicator = 0;
-  int32_t call = 0;           // template of the first member
-  int64_t sequence = 0;       // k-th call on the communicator
+  int32_t call = 0;                                        // template of the first member
+  int64_t sequence = 0;                                    // k-th call on the communicator
   int64_t first_arrival_ps = 0, start_ps = 0, end_ps = 0;  // start = last arrival
   std::vector<int64_t> entry_ps, phase_end_ps;             // of each phase; entry = T + L
 };
@@ -26,12 +26,12 @@ struct CallSpan {
 struct Timeline {
   std::shared_ptr<const fold::System> system;
   int64_t makespan_ps = 0;
-  uint64_t hash = 0;          // sum mod 2^64 of mix(role, task, end) * count; no rank ids
+  uint64_t hash = 0;                // sum mod 2^64 of mix(role, task, end) * count; no rank ids
   std::vector<int64_t> first_task;  // of rank r in starts and ends; size ranks + 1
   std::vector<int64_t> starts_ps, ends_ps;
-  std::vector<CallSpan> calls;      // ascending by (end, communicator, sequence)
+  std::vector<CallSpan> calls;  // ascending by (end, communicator, sequence)
   int64_t solve_count = 0, event_count = 0;
-  std::string engine;               // "reference" or "bulk cpp|omp|cuda"
+  std::string engine;  // "reference" or "bulk cpp|omp|cuda"
 };
 
 enum class Engine : uint8_t { reference, bulk };
@@ -45,14 +45,13 @@ struct Progress {
 struct SimulateOptions {
   Engine engine = Engine::bulk;
   Backend backend = Backend::cpp;
-  bool certify = false;       // check the max-min certificate at every solve
-  bool use_private = true;    // resolve private collectives inside the lane
+  bool certify = false;          // check the max-min certificate at every solve
+  bool use_private = true;       // resolve private collectives inside the lane
   Progress* progress = nullptr;  // or null; not owned
 };
 
 // Runs the System to its end. Throws SimulateError for deadlocks (naming tasks, queues, ranks of
 // the cycle), mismatched or missing calls and flows that cannot move.
-Timeline simulate_step(std::shared_ptr<const fold::System> system,
-                       const SimulateOptions& options);
+Timeline simulate_step(std::shared_ptr<const fold::System> system, const SimulateOptions& options);
 
 }  // namespace trnsim::simulate

@@ -14,8 +14,14 @@ if TYPE_CHECKING:
 __all__ = ["System", "make_system", "place"]
 
 
-def place(program: Program, machine: Machine, topology: Topology, placement: Placement, *,
-          used_ranks: int | None = None) -> System:
+def place(
+    program: Program,
+    machine: Machine,
+    topology: Topology,
+    placement: Placement,
+    *,
+    used_ranks: int | None = None,
+) -> System:
     """Every rank of the placement plays `program`; its groups become communicators on links.
 
     used_ranks: how many of the placed ranks take part, all when None; 1 for a script that formed no

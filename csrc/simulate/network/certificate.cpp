@@ -10,7 +10,7 @@ namespace {
 
 struct LinkLoad {
   int128 load = 0;
-  int64_t top = -1;     // M_l
+  int64_t top = -1;  // M_l
   int128 top_weight = 0;
 };
 

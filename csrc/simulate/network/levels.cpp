@@ -8,9 +8,9 @@ namespace trnsim::simulate {
 namespace {
 
 struct Link {
-  int128 rest = 0;          // capacity less the load of frozen flows; may pass below 0 by rounding
-  int128 rising = 0;        // weight of the flows that still rise
-  int64_t top_frozen = 0;   // largest rate frozen on it
+  int128 rest = 0;         // capacity less the load of frozen flows; may pass below 0 by rounding
+  int128 rising = 0;       // weight of the flows that still rise
+  int64_t top_frozen = 0;  // largest rate frozen on it
   int32_t begin = 0, end = 0;  // its flows, in members
 
   int128 share() const {
@@ -21,7 +21,8 @@ struct Link {
 
 class Levels {
  public:
-  explicit Levels(const Problem& problem) : problem_(problem), rates_(problem.flows.size(), kNoRate) {
+  explicit Levels(const Problem& problem)
+      : problem_(problem), rates_(problem.flows.size(), kNoRate) {
     std::vector<int32_t> touched;
     for (const int32_t flow : problem.flows) {
       for (const auto& use : uses(flow)) touched.push_back(use.link);

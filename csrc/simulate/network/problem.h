@@ -10,8 +10,8 @@
 //   r_f    = the smallest b_l over the links of f
 // In words: all rates rise together, one unit at a time; a link closes at the first level where its
 // load reaches its capacity, and everything on it stops there. Unique, whatever the order: if r and
-// r' both satisfy it, let s be the smallest value at which they differ, r_f = s < r'_f. Up to s they
-// agree everywhere, so the link that stopped f at s in r stops it in r' too.
+// r' both satisfy it, let s be the smallest value at which they differ, r_f = s < r'_f. Up to s
+// they agree everywhere, so the link that stopped f at s in r stops it in r' too.
 #pragma once
 
 #include <cstdint>
@@ -23,9 +23,9 @@
 namespace trnsim::simulate {
 
 struct Problem {
-  const std::vector<int128>* capacities = nullptr;          // by link; rate * 2^16
+  const std::vector<int128>* capacities = nullptr;  // by link; rate * 2^16
   const std::vector<fold::Variable>* variables = nullptr;
-  std::vector<int32_t> flows;                               // active variables, ascending
+  std::vector<int32_t> flows;  // active variables, ascending
 };
 
 inline constexpr int64_t kNoRate = -1;  // not decided yet

@@ -53,7 +53,8 @@ std::vector<int64_t> solve_reference(const Problem& problem) {
   }
   std::vector<int64_t> rates(problem.flows.size(), kNoRate);
   for (;;) {
-    // The lowest level at which a link closes stops every rising flow on the links that close there.
+    // The lowest level at which a link closes stops every rising flow on the links that close
+    // there.
     int128 lowest = -1;
     std::vector<int32_t> closing;
     for (const auto& [link, on] : links) {

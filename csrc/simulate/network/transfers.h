@@ -4,9 +4,10 @@
 // Transfers: the flows in the network now, what is left of each, and the next thing to happen.
 //
 // A call begins at T and goes through its phases. A phase's flow enters at T + L and holds no
-// bandwidth before; it ends at t0 + ceil(remaining / rate); the next phase starts then. Remaining is
-// exact, int128 in (1/1024 B/s x 1 ps), so bringing a flow up to date at one more instant changes
-// nothing. Events at one time form one batch and need no order: between them no time passes.
+// bandwidth before; it ends at t0 + ceil(remaining / rate); the next phase starts then. Remaining
+// is exact, int128 in (1/1024 B/s x 1 ps), so bringing a flow up to date at one more instant
+// changes nothing. Events at one time form one batch and need no order: between them no time
+// passes.
 #pragma once
 
 #include <cstdint>

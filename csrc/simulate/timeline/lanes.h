@@ -4,13 +4,13 @@
 // Lanes: the engine queues of every rank, without the network. A lane is a rank.
 //
 // Queues are in order of the Program. A task starts when it is at the head of its queue, the engine
-// is free and its dependences hold; end = max(start + scaled duration, end bounds), and it holds its
-// engine from start to end. A call arrives like a task starts and ends when it is released, held
-// back by its own end bounds. A lane runs every queue to a fixpoint: a queue that is blocked never
-// holds back another.
+// is free and its dependences hold; end = max(start + scaled duration, end bounds), and it holds
+// its engine from start to end. A call arrives like a task starts and ends when it is released,
+// held back by its own end bounds. A lane runs every queue to a fixpoint: a queue that is blocked
+// never holds back another.
 //
-// Two implementations: reference.h, which walks time event by event, and bulk.h, which runs ahead to
-// the next call. Both give the same picosecond.
+// Two implementations: reference.h, which walks time event by event, and bulk.h, which runs ahead
+// to the next call. Both give the same picosecond.
 #pragma once
 
 #include <cstdint>

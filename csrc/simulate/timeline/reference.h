@@ -3,8 +3,8 @@
 //
 // The normative lanes: time-driven, one priority queue of moments per run. At each moment every
 // queue of the rank it belongs to is looked at until nothing changes; conditions are tested as they
-// are written in lanes.h, against the present time. Cost: O((tasks + dependences) log) a rank, times
-// the queues.
+// are written in lanes.h, against the present time. Cost: O((tasks + dependences) log) a rank,
+// times the queues.
 #pragma once
 
 #include <memory>

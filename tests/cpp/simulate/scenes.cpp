@@ -119,8 +119,8 @@ class RandomSystem {
 
  private:
   struct Called {
-    int32_t slot;     // -1: one place on round the ring of all ranks (a send and a receive)
-    int32_t call;     // template, the same in every role; the receive is the next one
+    int32_t slot;  // -1: one place on round the ring of all ranks (a send and a receive)
+    int32_t call;  // template, the same in every role; the receive is the next one
   };
 
   uint64_t below(uint64_t count) { return random_() % count; }
@@ -178,7 +178,8 @@ class RandomSystem {
     for (int32_t i = 0; i < engines; ++i) builder.queue(QueueKind::tensor, i);
     const int32_t streams = 2;
     for (int32_t i = 0; i < streams; ++i) builder.queue(QueueKind::collective, i);
-    const int32_t send = builder.queue(QueueKind::send, 0), recv = builder.queue(QueueKind::recv, 0);
+    const int32_t send = builder.queue(QueueKind::send, 0),
+                  recv = builder.queue(QueueKind::recv, 0);
     for (int32_t i = 0; i <= slot_count_; ++i) builder.group("group " + std::to_string(i));
     for (const auto& call : templates_) builder.call_template(call);
     const auto compute = [&] {

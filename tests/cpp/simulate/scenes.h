@@ -28,7 +28,7 @@ class ProgramBuilder {
   lower::Program program;
 };
 
-lower::Dep after(int32_t task);                      // end dependence without lag
+lower::Dep after(int32_t task);  // end dependence without lag
 lower::CallTemplate all_reduce(int32_t slot, int64_t bytes);
 
 // Adds a rank of `role`; slots are filled by add_group.
@@ -45,7 +45,8 @@ int32_t add_variable(fold::System& system, int32_t communicator, int32_t call, i
 // times, lags, end bounds, factors and starts.
 std::shared_ptr<const fold::System> random_system(uint64_t seed);
 
-// Same job, ranks renamed by `order` (new rank i = old rank order[i]), links and variables reversed.
+// Same job, ranks renamed by `order` (new rank i = old rank order[i]), links and variables
+// reversed.
 std::shared_ptr<const fold::System> relabelled(const fold::System& system,
                                                const std::vector<int32_t>& order);
 

@@ -10,8 +10,8 @@ namespace {
 
 using lower::DepKind;
 using lower::QueueKind;
-using scenes::ProgramBuilder;
 using scenes::after;
+using scenes::ProgramBuilder;
 
 SimulateOptions reference_options() {
   SimulateOptions options;
@@ -191,8 +191,9 @@ TEST(Call, AFlowOnADeadLinkIsNamed) {
     simulate_step(system, reference_options());
     FAIL();
   } catch (const Error& error) {
-    EXPECT_STREQ(error.what(), "a transfer of dp is stalled on link up: "
-                               "give the link a bandwidth above 0");
+    EXPECT_STREQ(error.what(),
+                 "a transfer of dp is stalled on link up: "
+                 "give the link a bandwidth above 0");
   }
 }
 
@@ -222,10 +223,11 @@ TEST(Call, AMemberThatNeverCallsIsNamed) {
   silent.group("dp");
   system->roles.push_back(silent.build());
   system->ranks[1].role = 1;
-  EXPECT_EQ(error_of(system),
-            "deadlock: rank 0 tensor 0 task 2 waits for rank 0 collective 0 task 1 (all_reduce 0 on "
-            "dp), which waits for rank 1, which never calls it: make the same calls in the same "
-            "order on every member");
+  EXPECT_EQ(
+      error_of(system),
+      "deadlock: rank 0 tensor 0 task 2 waits for rank 0 collective 0 task 1 (all_reduce 0 on "
+      "dp), which waits for rank 1, which never calls it: make the same calls in the same "
+      "order on every member");
 }
 
 TEST(Call, OppositeOrderOnOneStreamIsACycle) {
@@ -244,12 +246,13 @@ TEST(Call, OppositeOrderOnOneStreamIsACycle) {
   scenes::add_rank(*system, 1);
   scenes::add_group(*system, 0, {0, 1}, "tp");
   scenes::add_group(*system, 1, {0, 1}, "dp");
-  EXPECT_EQ(error_of(system),
-            "deadlock: rank 0 collective 0 task 0 (all_reduce 0 on tp) waits for rank 1 collective "
-            "0 task 1 (all_reduce 0 on tp), which stands behind rank 1 collective 0 task 0 "
-            "(all_reduce 0 on dp), which waits for rank 0 collective 0 task 1 (all_reduce 0 on dp), "
-            "which stands behind rank 0 collective 0 task 0 (all_reduce 0 on tp) (cycle): make the "
-            "same calls in the same order on every member");
+  EXPECT_EQ(
+      error_of(system),
+      "deadlock: rank 0 collective 0 task 0 (all_reduce 0 on tp) waits for rank 1 collective "
+      "0 task 1 (all_reduce 0 on tp), which stands behind rank 1 collective 0 task 0 "
+      "(all_reduce 0 on dp), which waits for rank 0 collective 0 task 1 (all_reduce 0 on dp), "
+      "which stands behind rank 0 collective 0 task 0 (all_reduce 0 on tp) (cycle): make the "
+      "same calls in the same order on every member");
 }
 
 TEST(Call, OppositeOrderOnTwoStreamsRuns) {
@@ -294,8 +297,7 @@ TEST(Step, NamesOfRanksAndLinksDoNotMatter) {
     std::vector<int32_t> order;
     for (size_t i = system->ranks.size(); i-- > 0;) order.push_back(int32_t(i));
     const Timeline named = simulate_step(system, reference_options());
-    const Timeline renamed =
-        simulate_step(scenes::relabelled(*system, order), reference_options());
+    const Timeline renamed = simulate_step(scenes::relabelled(*system, order), reference_options());
     ASSERT_EQ(named.hash, renamed.hash) << "seed " << seed;
     ASSERT_EQ(named.makespan_ps, renamed.makespan_ps);
   }
