@@ -8,6 +8,7 @@ namespace trnsim::bind {
 
 void bind_errors(pybind11::module_& module);
 void bind_fold(pybind11::module_& module);
+void bind_lower(pybind11::module_& module);
 void bind_machine(pybind11::module_& module);
 void bind_simulate(pybind11::module_& module);
 void bind_workload(pybind11::module_& module);

@@ -9,6 +9,7 @@ PYBIND11_MODULE(_core, module) {
   trnsim::bind::bind_errors(module);
   trnsim::bind::bind_machine(module);
   trnsim::bind::bind_workload(module);
+  trnsim::bind::bind_lower(module);
   trnsim::bind::bind_fold(module);
   trnsim::bind::bind_simulate(module);
 }

@@ -1,0 +1,40 @@
+// SPDX-License-Identifier: Apache-2.0
+// SPDX-FileCopyrightText: The trnsim authors
+//
+// Emission: units become tasks, by graph (Trainium) or one kernel an op (GPU).
+//
+// Graph. One launch, then its ops. The DMA queue is ordered load(i), load_weights(i+1), store(i).
+// load_weights(i) waits for the end of op i-2 (two buffers), load(i) for its producers. The busiest
+// engine of an op starts with its load and cannot end before it; the other engines and the store are
+// placed so that they end with it, since they work on its tiles as they come. A cold op (first of a
+// graph, or after a call that it needs) takes P0 + max over engines + Q0.
+//
+// Eager. The host launches ops in record order; a kernel waits for its launch and for the kernel
+// before it on its stream.
+#pragma once
+
+#include "lower/builder.h"
+#include "lower/group.h"
+
+namespace trnsim::lower {
+
+// Tasks of one unit.
+struct UnitTasks {
+  int32_t computed = -1;  // ends when the results are on the chip
+  int32_t done = -1;      // ends when they are in the HBM too
+  int32_t op = -1;
+};
+
+struct Emission {
+  const workload::Workload* workload = nullptr;
+  const Plan* plan = nullptr;
+  const Target* target = nullptr;
+  // For each unit that is a call: its template and queue.
+  std::vector<int32_t> call_template;
+  std::vector<Queue> call_queue;
+};
+
+void emit_graphs(const Emission& emission, Builder& builder);
+void emit_eager(const Emission& emission, Builder& builder);
+
+}  // namespace trnsim::lower

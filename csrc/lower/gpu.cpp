@@ -1,0 +1,61 @@
+// SPDX-License-Identifier: Apache-2.0
+// SPDX-FileCopyrightText: The trnsim authors
+//
+#include <algorithm>
+
+#include "lower/group.h"
+
+namespace trnsim::lower {
+namespace {
+
+// Tiles run in waves over the multiprocessors, and a partial wave costs a whole one. When there are
+// fewer tiles than half of the multiprocessors, the contraction is split to fill them (split-K).
+int64_t gemm_ps(const GemmShape& shape, Rational rate, const machine::Gpu& gpu) {
+  if (shape.batch * shape.m * shape.n * shape.k == 0) return 0;
+  const int64_t sms = gpu.multiprocessors;
+  const int64_t tiles = shape.batch * std::min(
+      ceil_div(shape.m, gpu.tile_rows) * ceil_div(shape.n, gpu.tile_columns),
+      ceil_div(shape.m, gpu.tile_columns) * ceil_div(shape.n, gpu.tile_rows));
+  const int128 tile_flops = int128(2) * gpu.tile_rows * gpu.tile_columns * shape.k;
+  if (2 * tiles < sms) return duration_ps(ceil_div<int128>(tile_flops * tiles, 1), rate);
+  return duration_ps(int128(ceil_div(tiles, sms)) * tile_flops * sms, rate);
+}
+
+// rate = flops_inf * S / (S + half_length); the row with the nearest head size.
+int64_t attention_ps(const AttentionShape& shape, const Cost& cost, const machine::Gpu& gpu) {
+  const machine::AttentionRate* best = nullptr;
+  for (const machine::AttentionRate& rate : gpu.attention) {
+    if (rate.backward != shape.backward) continue;
+    const auto distance = [&](const machine::AttentionRate& r) {
+      return std::abs(r.head_size - shape.head_size) * 2 + (r.causal != shape.causal);
+    };
+    if (!best || distance(rate) < distance(*best)) best = &rate;
+  }
+  if (!best) return 0;
+  const int64_t length = std::max<int64_t>(1, shape.key_length);
+  const Rational rate = best->flops_inf * Rational::of(length, length + best->half_length);
+  return duration_ps(shape.causal ? cost.executed_flops / 2 : cost.executed_flops, rate);
+}
+
+// The rate of a dtype: its own, or fp32's for what has no tensor core.
+Rational gemm_rate(const std::string& dtype, const Target& target) {
+  const auto& peaks = target.chip.peaks.physical_flops;
+  const auto peak = peaks.find(dtype);
+  const auto efficiency = target.chip.gpu.gemm_efficiency.find(dtype);
+  if (peak == peaks.end()) return target.chip.gpu.vector_flops;
+  if (efficiency == target.chip.gpu.gemm_efficiency.end()) return peak->second;
+  return peak->second * efficiency->second;
+}
+
+}  // namespace
+
+int64_t gpu_kernel_ps(const Cost& cost, int64_t bytes, const Target& target) {
+  const machine::Gpu& gpu = target.chip.gpu;
+  int64_t compute_ps = 0;
+  const Rational rate = gemm_rate(cost.dtype, target);
+  for (const GemmShape& shape : cost.gemms) compute_ps += gemm_ps(shape, rate, gpu);
+  if (cost.attention) compute_ps += attention_ps(*cost.attention, cost, gpu);
+  return std::max({gpu.kernel_ps, compute_ps, duration_ps(bytes, target.hbm_Bps)});
+}
+
+}  // namespace trnsim::lower

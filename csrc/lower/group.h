@@ -1,0 +1,36 @@
+// SPDX-License-Identifier: Apache-2.0
+// SPDX-FileCopyrightText: The trnsim authors
+//
+// Group: what a fused unit costs: its streams without what stays inside, its engines added up.
+//
+// Invariants (tests): bytes of a fused group <= sum of its ops alone; its time <= sum of theirs and
+// >= its busiest engine.
+#pragma once
+
+#include "lower/dma.h"
+#include "lower/plan.h"
+
+namespace trnsim::lower {
+
+struct GroupCost {
+  // ps of each engine of one core, in the order tensor, vector, scalar, gpsimd.
+  std::array<int64_t, 4> engine_ps{};
+  int64_t load_weights_ps = 0, load_ps = 0, store_ps = 0;  // DMA; their sum is exact
+  int64_t read_bytes = 0, write_bytes = 0;
+  int64_t gpu_ps = 0;  // the kernel, on a GPU
+  std::vector<int32_t> weight_producers, producers;  // units, ascending, once each
+
+  int64_t dma_ps() const { return load_weights_ps + load_ps + store_ps; }
+};
+
+GroupCost cost_group(const Plan& plan, int32_t unit, const workload::Workload& workload,
+                     const Target& target);
+// The Op entry of the unit.
+Op make_op(const Plan& plan, int32_t unit, const workload::Workload& workload,
+           const GroupCost& group, const Target& target);
+
+// Time of one kernel on a GPU: the slowest of tiles and waves, attention's rate and HBM, and never
+// below the shortest kernel.
+int64_t gpu_kernel_ps(const Cost& cost, int64_t bytes, const Target& target);
+
+}  // namespace trnsim::lower

@@ -1,0 +1,58 @@
+// SPDX-License-Identifier: Apache-2.0
+// SPDX-FileCopyrightText: The trnsim authors
+//
+#include "lower/cost.h"
+#include "lower/rules/families.h"
+
+namespace trnsim::lower {
+
+Target make_target(const machine::Machine& machine, int64_t ranks_per_chip) {
+  Target target;
+  target.chip = machine.chip;
+  target.architecture = machine.chip.architecture;
+  target.ranks_per_chip = ranks_per_chip;
+  const Rational share = Rational::of(1, ranks_per_chip);
+  target.hbm_peak_Bps = machine.chip.hbm.bandwidth_Bps * share;
+  target.hbm_Bps = target.hbm_peak_Bps * machine.chip.hbm.efficiency;
+  if (target.is_neuron()) {
+    target.cores = std::max<int64_t>(1, machine.chip.neuron.cores / ranks_per_chip);
+  }
+  return target;
+}
+
+void Registry::add(const Rule& rule) {
+  TRN_CHECK(rules_.emplace(rule.op, rule).second, lower,
+            "op '" + rule.op + "' has two cost rules", "register it once");
+}
+
+const Rule* Registry::find(const std::string& op) const {
+  const auto at = [&](const std::string& name) {
+    const auto found = rules_.find(name);
+    return found == rules_.end() ? nullptr : &found->second;
+  };
+  if (const Rule* rule = at(op)) return rule;
+  std::string base = op.substr(0, op.find('.'));
+  if (const Rule* rule = at(base)) return rule;
+  if (base.size() > 1 && base.back() == '_' && base[base.size() - 2] != ':') {
+    base.pop_back();
+    return at(base);
+  }
+  return nullptr;
+}
+
+const Registry& registry() {
+  static const Registry all = [] {
+    Registry made;
+    rules::register_matmul(made);
+    rules::register_pointwise(made);
+    return made;
+  }();
+  return all;
+}
+
+Cost cost_of(const workload::Signature& signature, const Target& target) {
+  const Rule* rule = registry().find(signature.op);
+  return rule ? rule->cost(signature, target) : rules::fallback_cost(signature, target);
+}
+
+}  // namespace trnsim::lower

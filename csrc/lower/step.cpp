@@ -1,0 +1,161 @@
+// SPDX-License-Identifier: Apache-2.0
+// SPDX-FileCopyrightText: The trnsim authors
+//
+#include <algorithm>
+#include <map>
+#include <set>
+
+#include "lower/builder.h"
+#include "lower/collectives.h"
+#include "lower/emit.h"
+#include "lower/plan.h"
+
+namespace trnsim::lower {
+namespace {
+
+// How ops are put together. A GPU runs each alone; Trainium fuses inside a graph.
+enum class Level : uint8_t { eager_kernels, eager_graphs, fused };
+
+Level level_of(const std::string& stack, const machine::Machine& machine) {
+  const bool gpu = machine.chip.architecture == machine::Architecture::gpu;
+  if (stack.empty()) return gpu ? Level::eager_kernels : Level::fused;
+  if (stack == "eager" || stack == "torch-eager") {
+    return gpu ? Level::eager_kernels : Level::eager_graphs;
+  }
+  TRN_CHECK((stack == "fused" || stack == "neuron") && !gpu, lower,
+            "machine '" + machine.name + "' has no stack '" + stack + "'",
+            gpu ? "use eager" : "use fused or eager");
+  return Level::fused;
+}
+
+std::vector<Cost> costs_of(const workload::Workload& workload, const workload::Step& step,
+                           const Target& target) {
+  std::vector<Cost> costs(workload.signatures.size());
+  std::vector<uint8_t> done(workload.signatures.size(), 0);
+  for (int64_t i = step.begin; i < step.end; ++i) {
+    const workload::Record& record = workload.records[size_t(i)];
+    if (record.kind != workload::RecordKind::op || done[size_t(record.signature)]) continue;
+    done[size_t(record.signature)] = 1;
+    costs[size_t(record.signature)] =
+        cost_of(workload.signatures[size_t(record.signature)], target);
+  }
+  return costs;
+}
+
+Queue queue_of(const workload::Call& call, int64_t collective_streams) {
+  if (call.kind == workload::CallKind::send) return {QueueKind::send, call.peer};
+  if (call.kind == workload::CallKind::recv) return {QueueKind::recv, call.peer};
+  return {QueueKind::collective, collective_queue(call.group, collective_streams)};
+}
+
+// Templates of the calls of a plan; equal ones are shared.
+void make_calls(Emission& emission, Program& program, const machine::Machine& machine,
+                const machine::Placement& placement, const std::string& algorithm,
+                int64_t collective_streams) {
+  using Key = std::tuple<workload::CallKind, int32_t, int64_t, int32_t, int32_t>;
+  std::map<Key, int32_t> made;
+  const auto& units = emission.plan->units;
+  emission.call_template.assign(units.size(), -1);
+  emission.call_queue.resize(units.size());
+  for (size_t i = 0; i < units.size(); ++i) {
+    if (units[i].kind != UnitKind::call) continue;
+    const workload::Call& call = emission.workload->calls[size_t(units[i].call)];
+    const Key key{call.kind, call.group, call.bytes, call.peer, call.tag};
+    const auto [found, added] = made.try_emplace(key, int32_t(program.calls.size()));
+    if (added) {
+      const auto& group = emission.workload->groups[size_t(call.group)];
+      program.calls.push_back(make_call(call, group, machine, placement, algorithm));
+      program.calls.back().record = units[i].record;
+    }
+    emission.call_template[i] = found->second;
+    emission.call_queue[i] = queue_of(call, collective_streams);
+  }
+}
+
+std::string peak_dtype(const Program& program) {
+  std::map<std::string, int128> flops;
+  for (const Op& op : program.ops) {
+    if (!op.dtype.empty()) flops[op.dtype] += op.model_flops;
+  }
+  std::string best = "float32";
+  int128 most = 0;
+  for (const auto& [dtype, count] : flops) {
+    if (count > most) {
+      most = count;
+      best = dtype;
+    }
+  }
+  return best;
+}
+
+void add_guesses(Program& program, const Plan& plan, const workload::Workload& workload,
+                 const Target& target, Level level) {
+  if (target.is_neuron()) {
+    if (target.cores > 1) {
+      program.guesses.push_back(
+          {"split of an op over cores",
+           "halve the largest of batch, rows, columns, " + std::to_string(target.cores) + " cores",
+           "how the compiler splits a rank's op over its cores is not published"});
+    }
+    program.guesses.push_back(
+        level == Level::fused
+            ? Guess{"fusion", "greedy inside a phase",
+                    "the compiler's own fusion is not published; moves HBM bytes"}
+            : Guess{"eager launches", "one executable an op",
+                    "the cost of an eager op on Trainium is not published"});
+  }
+  std::set<std::string> unknown;
+  for (const Unit& unit : plan.units) {
+    for (const Member& member : unit.members) {
+      if (member.cost->rule_class == RuleClass::fallback) {
+        unknown.insert(workload.signature_of(workload.records[size_t(member.record)]).op);
+      }
+    }
+  }
+  for (const std::string& op : unknown) {
+    program.guesses.push_back({"op without a cost rule", op, "costed by its bytes"});
+  }
+}
+
+}  // namespace
+
+Program lower_step(const workload::Workload& workload, const workload::Step& step,
+                   const machine::Machine& machine, const machine::Placement& placement,
+                   const LowerOptions& options) {
+  TRN_CHECK(step.begin >= 0 && step.begin <= step.end &&
+                size_t(step.end) <= workload.records.size(),
+            lower, "the step lies outside the Workload");
+  const Level level = level_of(options.stack, machine);
+  const Target target = make_target(machine, placement.ranks_per_chip);
+  const int64_t collective_streams = target.is_neuron() ? machine.chip.neuron.collective_streams
+                                                        : machine.chip.gpu.collective_streams;
+  const std::vector<Cost> costs = costs_of(workload, step, target);
+  PlanOptions plan_options;
+  plan_options.fuse = level == Level::fused;
+  plan_options.graph_per_op = level == Level::eager_graphs;
+  plan_options.sbuf_partition_bytes = machine.chip.neuron.sbuf_partition_bytes;
+  plan_options.collective_streams = collective_streams;
+  const Plan plan =
+      plan_step(workload, step, workload::outside_step(workload, step), costs, plan_options);
+
+  Program program;
+  program.role = workload.role;
+  program.groups = workload.groups;
+  Builder builder(program);
+  Emission emission;
+  emission.workload = &workload;
+  emission.plan = &plan;
+  emission.target = &target;
+  make_calls(emission, program, machine, placement, options.algorithm, collective_streams);
+  if (level == Level::eager_kernels) {
+    emit_eager(emission, builder);
+  } else {
+    emit_graphs(emission, builder);
+  }
+  program.peak_dtype = peak_dtype(program);
+  add_guesses(program, plan, workload, target, level);
+  check_program(program);
+  return program;
+}
+
+}  // namespace trnsim::lower

@@ -1,0 +1,50 @@
+# SPDX-License-Identifier: Apache-2.0
+# SPDX-FileCopyrightText: The trnsim authors
+"""Workload to Program: cost rules by op family, fusion, and algorithms of collectives."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from trnsim import _core
+
+__all__ = ["lower_step", "rules"]
+
+
+def lower_step(
+    workload: _core.Workload,
+    step: _core.Step,
+    machine: _core.Machine,
+    placement: _core.Placement,
+    *,
+    stack: str = "",
+    algorithm: str = "",
+) -> _core.Program:
+    """Lowers one step of a Workload for a machine.
+
+    Args:
+        workload: what one rank asked of its device.
+        step: the records of the step, as `choose_step` gives them.
+        machine: whose engines, memories and collectives count.
+        placement: where the ranks sit.
+        stack: "fused" (Trainium's default), "eager" (a GPU's default), or "" for the default.
+        algorithm: forces one algorithm on every collective ("ring", "mesh", "rdh", "kanga",
+            "hierarchical", "axis_rings"); "" chooses by size, as the machine's library does.
+
+    Returns:
+        A Program: `.ops`, `.calls`, `.tasks` (durations in ps), `.coverage()`, and text by `str`.
+
+    Raises:
+        LowerError: a group does not fit the placement, or a stack or algorithm is not known.
+    """
+    from trnsim import _core
+
+    return _core.lower_step(workload, step, machine, placement, stack, algorithm)
+
+
+def rules() -> list[dict[str, str]]:
+    """The cost rules, one an op: {"op", "family", "source"}, the source being the formula's."""
+    from trnsim import _core
+
+    return _core.cost_rules()
