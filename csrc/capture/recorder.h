@@ -15,6 +15,7 @@
 #include <span>
 #include <string>
 
+#include "capture/runtime/block.h"
 #include "workload/workload.h"
 
 namespace trnsim::capture {
@@ -38,7 +39,8 @@ class QuietScope {
 };
 bool is_quiet();
 
-// `signature` is interned by the caller through intern (the shape cache keeps the id).
+// `signature` is interned by the caller through intern (the shape cache keeps the id). Ids are the
+// process's and outlive recordings; a Workload holds only those that it uses.
 int32_t intern(const workload::Signature& signature);
 void record_op(int32_t signature, std::span<const at::Tensor> inputs,
                std::span<const at::Tensor> outputs, std::span<const at::Tensor> mutated);
@@ -51,9 +53,15 @@ void record_event(int64_t event_id, int32_t stream);
 void record_event_wait(int64_t event_id, int32_t stream);
 void record_marker(workload::MarkerKind kind, int64_t value);
 
-// Storage life and kind. Storages are known by the address of their allocation.
-void note_allocation(uint64_t address, int64_t bytes, int32_t stream);
-void note_free(uint64_t address);
+// The same for kernels that hold blocks already: no reference is counted. A null block (a CPU scalar)
+// is left out of neither list: its use has storage -1. Every mutated block is written once.
+void record_blocks(int32_t signature, std::span<Block* const> inputs,
+                   std::span<Block* const> outputs, std::span<Block* const> mutated,
+                   bool makes_node);  // grad mode is on and an input requires a gradient
+
+// Storage life and kind: the allocator calls them for every block with bytes.
+void note_allocation(Block& block);
+void note_free(Block& block);
 void set_storage_kind(const at::Tensor& tensor, workload::StorageKind kind);
 
 // Module path and phase, kept by the Python hooks of trnsim/capture.
@@ -70,5 +78,8 @@ void end_region();
 void set_world(int64_t rank, int64_t world_size, int64_t ranks_per_server);
 int32_t add_group(const std::string& name, const workload::RankPattern& ranks);
 void add_note(const std::string& note);  // something that capture had to guess
+
+workload::DType dtype_of(c10::ScalarType type);
+workload::TensorMeta tensor_meta(const at::Tensor& tensor);
 
 }  // namespace trnsim::capture

@@ -1,0 +1,256 @@
+// SPDX-License-Identifier: Apache-2.0
+// SPDX-FileCopyrightText: The trnsim authors
+#include "capture/aten/kernel.h"
+
+#include <ATen/core/LegacyTypeDispatch.h>
+#include <ATen/core/Tensor.h>
+#include <ATen/core/grad_mode.h>
+#include <torch/csrc/Exceptions.h>
+
+#include "base/error.h"
+#include "capture/aten/native/kernels.h"
+#include "capture/aten/results.h"
+#include "capture/aten/signature.h"
+#include "capture/aten/stack_map.h"
+#include "capture/recorder.h"
+#include "capture/runtime/block.h"
+#include "capture/runtime/guard.h"
+#include "capture/runtime/hooks.h"
+
+namespace trnsim::capture {
+namespace {
+
+thread_local const char* op_of_thread = "";
+
+struct OpScope {
+  const char* outer = op_of_thread;
+  explicit OpScope(const char* name) { op_of_thread = name; }
+  ~OpScope() { op_of_thread = outer; }
+};
+
+// Without a Meta kernel, the shapes that the CPU kernel gives for ones are taken, up to this size.
+constexpr int64_t kScratchBytes = int64_t(256) << 20;
+
+c10::Device device_of(const OpFacts& facts, const TensorArguments& tensors) {
+  const at::Tensor* first = nullptr;
+  for (const auto& argument : tensors) {
+    if (is_trn(*argument.tensor)) {
+      first = argument.tensor;
+      break;
+    }
+  }
+  if (first == nullptr) return {c10::DeviceType::PrivateUse1, current_device()};
+  if (!facts.mixes_devices) {
+    for (const auto& argument : tensors) {
+      const at::Tensor& tensor = *argument.tensor;
+      TORCH_CHECK(tensor.device() == first->device() || (tensor.dim() == 0 && tensor.is_cpu()),
+                  "Expected all tensors to be on the same device, but found at least two devices, ",
+                  first->device(), " and ", tensor.device(), "! (in ", facts.name, ")");
+    }
+  }
+  return first->device();
+}
+
+}  // namespace
+
+const char* running_op() { return op_of_thread; }
+
+// One call, from its arguments to its results.
+struct AtenKernel::Call {
+  const c10::OperatorHandle& op;
+  torch::jit::Stack& stack;
+  TensorArguments tensors;
+  c10::Device device;
+  std::optional<workload::Signature> signature;  // of a plan that is being made
+  std::vector<at::Tensor> host;                  // aliases of `tensors`, after run_on_host
+  std::vector<c10::IValue> host_results;
+  bool ran = false;
+  std::vector<c10::IValue> results;
+  c10::SmallVector<Block*, 8> output_blocks;
+  std::unique_ptr<CallPlan> own_plan;  // of a call that cannot be cached
+};
+
+AtenKernel::AtenKernel(const c10::OperatorHandle& op)
+    : facts_(facts_of(op)),
+      special_(special_op(facts_.name)),
+      puts_by_index_(facts_.name == "aten::_index_put_impl_"),
+      keeps_found_inf_(facts_.name == "aten::_amp_foreach_non_finite_check_and_unscale_") {
+  if (puts_by_index_ || facts_.name == "aten::index.Tensor" ||
+      facts_.name == "aten::index.Tensor_out") {
+    mask_position_ = 1;
+  }
+}
+
+// True when the op is done already.
+bool AtenKernel::prepare_indices(torch::jit::Stack& stack) const {
+  if (puts_by_index_ && index_put_as_masked_fill(stack)) return true;
+  expand_masks(stack, facts_.arguments.size(), size_t(mask_position_));
+  return false;
+}
+
+void AtenKernel::operator()(const c10::OperatorHandle& op, c10::DispatchKeySet,
+                            torch::jit::Stack* stack) {
+  const OpScope scope(facts_.name.c_str());
+  const at::AutoDispatchBelowADInplaceOrView below_autograd;
+  if (mask_position_ >= 0 && prepare_indices(*stack)) return;
+  TensorArguments tensors = tensor_arguments(facts_, *stack);
+  const c10::Device device = device_of(facts_, tensors);
+  Call call{op, *stack, std::move(tensors), device, {}, {}, {}, false, {}, {}, {}};
+  const CallPlan* const found = plan(call);
+  if (!call.ran && values_known(call, found)) run_on_host(call);
+  collect_results(call, *found);
+  record(call, *found);
+  torch::jit::drop(*stack, facts_.arguments.size());
+  for (auto& value : call.results) stack->push_back(std::move(value));
+}
+
+const CallPlan* AtenKernel::plan(Call& call) {
+  thread_local std::vector<int64_t> key;
+  const bool cached = !facts_.dynamic_shape && write_key(facts_, call.stack, key);
+  const uint64_t hash = cached ? hash_key(key) : 0;
+  if (cached) {
+    if (const CallPlan* const found = cache_.find(key, hash)) return found;
+  }
+  std::vector<int64_t> own_key;
+  if (cached) own_key = key;  // making a plan may call other ops
+  call.signature = signature_of_arguments(facts_, call.stack, call.tensors);
+  auto made = make_plan(call);
+  made->signature = finish_signature(std::move(*call.signature), facts_, *made);
+  if (cached) {
+    made->key = std::move(own_key);
+    return cache_.add(std::move(made), hash);
+  }
+  call.own_plan = std::move(made);
+  return call.own_plan.get();
+}
+
+std::unique_ptr<CallPlan> AtenKernel::make_plan(Call& call) {
+  if (facts_.in_place) return plan_in_place(facts_, call.tensors);
+  const bool known = values_known(call, nullptr);
+  if (facts_.dynamic_shape) {
+    if (!known) {
+      TORCH_CHECK_NOT_IMPLEMENTED(special_.meta, facts_.name,
+                                  ": the shape of its result depends on values that phantom mode "
+                                  "does not know; use compute mode");
+      return plan_by_meta(call.op, facts_, call.stack, call.tensors);
+    }
+    run_on_host(call);
+    return plan_by_results(call.tensors, call.host, call.host_results);
+  }
+  std::exception_ptr failure;
+  bool is_missing = false;
+  try {
+    return plan_by_meta(call.op, facts_, call.stack, call.tensors);
+  } catch (const c10::NotImplementedError&) {
+    failure = std::current_exception();
+    is_missing = true;
+  } catch (python_error& error) {
+    failure = std::current_exception();
+    is_missing = is_python_not_implemented(error);
+  } catch (const std::exception&) {
+    failure = std::current_exception();
+  }
+  // The CPU kernel's results decide, or its error, which is the usual one, is raised.
+  if (known && mode() == Mode::compute) {
+    run_on_host(call);
+    return plan_by_results(call.tensors, call.host, call.host_results);
+  }
+  if (!is_missing) std::rethrow_exception(failure);
+  return plan_by_scratch(call.op, facts_, special_.host, call.stack, call.tensors, kScratchBytes,
+                         failure);
+}
+
+bool AtenKernel::values_known(const Call& call, const CallPlan* plan) const {
+  if (mode() == Mode::compute) return true;
+  for (const auto& argument : call.tensors) {
+    Block* const block = block_of(*argument.tensor);
+    if (block == nullptr) {
+      if (argument.tensor->device().type() == c10::DeviceType::PrivateUse1) return false;
+      continue;
+    }
+    if (block->known) continue;
+    const bool only_written = facts_.arguments[size_t(argument.argument)].is_out ||
+                              (argument.mutated && facts_.overwrites);
+    if (!only_written || !covers_storage(*argument.tensor) ||
+        !can_be_known(block->bytes, argument.tensor->scalar_type())) {
+      return false;
+    }
+  }
+  if (plan == nullptr) return true;
+  for (const auto& result : plan->returns) {
+    for (const auto& tensor : result.tensors) {
+      if (tensor.kind == TensorPlan::Kind::fresh && !can_be_known(tensor.bytes, tensor.dtype)) {
+        return false;
+      }
+    }
+  }
+  return true;
+}
+
+void AtenKernel::run_on_host(Call& call) {
+  const auto replace = [&](const at::Tensor& tensor) {
+    Block* const block = block_of(tensor);
+    if (block) block->known = true;  // unknown ones are overwritten
+    call.host.push_back(block ? host_alias(tensor) : tensor);
+    return call.host.back();
+  };
+  const auto replace_generator = [&](const c10::IValue& value) -> c10::IValue {
+    const auto asked = value.toOptional<at::Generator>();
+    if (!hook_functions().host_generator || !facts_.is_random) {
+      return asked && asked->device().is_cpu() ? value : c10::IValue();
+    }
+    const auto generator = hook_functions().host_generator(asked, call.device.index());
+    return generator ? c10::IValue(*generator) : c10::IValue();
+  };
+  torch::jit::Stack host = map_arguments(facts_, call.stack, c10::Device(c10::DeviceType::CPU),
+                                         replace, replace_generator);
+  const QuietScope quiet;
+  const c10::impl::ExcludeDispatchKeyGuard no_autocast(c10::autocast_dispatch_keyset);
+  call_kernel(call.op, special_.host, c10::DispatchKey::CPU, host);
+  call.host_results = std::move(host);
+  call.ran = true;
+}
+
+void AtenKernel::collect_results(Call& call, const CallPlan& plan) {
+  if (call.ran) {
+    adopt_resized_arguments(call.tensors, call.host);
+  } else {
+    for (const auto& resize : plan.resized) {
+      resize_argument(*call.tensors[size_t(resize.argument)].tensor, resize.to);
+    }
+    for (const auto& argument : call.tensors) {
+      if (!argument.mutated) continue;
+      // Overflow of scaled gradients cannot be known; phantom mode reads it as "none", so the flag
+      // keeps its value, or every step of a GradScaler would be skipped.
+      if (keeps_found_inf_ && argument.index < 0) continue;
+      if (Block* const block = block_of(*argument.tensor)) forget_values(*block);
+    }
+  }
+  for (size_t i = 0; i < plan.returns.size(); ++i) {
+    const c10::IValue* const host = call.ran ? &call.host_results[i] : nullptr;
+    call.results.push_back(
+        make_result(plan.returns[i], host, call.tensors, call.device, call.output_blocks));
+  }
+}
+
+void AtenKernel::record(const Call& call, const CallPlan& plan) const {
+  if (!is_recording() || is_quiet()) return;
+  c10::SmallVector<Block*, 16> inputs, mutated;
+  bool requires_grad = false;
+  for (const auto& argument : call.tensors) {
+    if (!is_trn(*argument.tensor)) continue;
+    Block* const block = block_of(*argument.tensor);
+    inputs.push_back(block);
+    if (argument.mutated) mutated.push_back(block);
+    requires_grad |= argument.tensor->requires_grad();
+  }
+  record_blocks(plan.signature, {inputs.data(), inputs.size()},
+                {call.output_blocks.data(), call.output_blocks.size()},
+                {mutated.data(), mutated.size()}, requires_grad && at::GradMode::is_enabled());
+  // The host waits for the size before it can allocate the result.
+  if (facts_.dynamic_shape && !call.tensors.empty()) {
+    record_host_read(std::span(call.tensors[0].tensor, 1), !call.ran);
+  }
+}
+
+}  // namespace trnsim::capture

@@ -1,0 +1,50 @@
+// SPDX-License-Identifier: Apache-2.0
+// SPDX-FileCopyrightText: The trnsim authors
+//
+// Kernels that are not boxed: factories, views, copies and reads by the host. register.cpp binds
+// them to their ops.
+#pragma once
+
+#include <ATen/core/Tensor.h>
+#include <ATen/core/stack.h>
+
+#include <optional>
+
+namespace trnsim::capture {
+
+// Factories: allocate only, nothing is recorded.
+at::Tensor empty_memory_format(c10::IntArrayRef size, std::optional<at::ScalarType> dtype,
+                               std::optional<at::Layout> layout, std::optional<at::Device> device,
+                               std::optional<bool> pin_memory,
+                               std::optional<at::MemoryFormat> memory_format);
+at::Tensor empty_strided(c10::IntArrayRef size, c10::IntArrayRef stride,
+                         std::optional<at::ScalarType> dtype, std::optional<at::Layout> layout,
+                         std::optional<at::Device> device, std::optional<bool> pin_memory);
+
+// Views and changes of storage: pure aliases, nothing is recorded.
+const at::Tensor& resize_(const at::Tensor& self, c10::IntArrayRef size,
+                          std::optional<at::MemoryFormat> memory_format);
+at::Tensor& set_storage_(at::Tensor& self, at::Storage source);
+at::Tensor& set_storage_offset_(at::Tensor& self, at::Storage source, int64_t offset,
+                                c10::IntArrayRef size, c10::IntArrayRef stride);
+at::Tensor& set_tensor_(at::Tensor& self, const at::Tensor& source);
+at::Tensor& set_nothing_(at::Tensor& self);
+bool has_compatible_shallow_copy_type(const at::Tensor& self, const at::Tensor& from);
+
+// Copies between host and device, and on the device.
+at::Tensor copy_from(const at::Tensor& source, const at::Tensor& target, bool non_blocking);
+at::Tensor copy_from_and_resize(const at::Tensor& source, const at::Tensor& target);
+
+// Reads by the host.
+at::Scalar local_scalar_dense(const at::Tensor& self);
+bool equal(const at::Tensor& self, const at::Tensor& other);
+void linalg_check_errors(const at::Tensor& info, std::string_view api_name, bool is_matrix);
+void record_stream(at::Tensor& self, at::Stream stream);
+
+// Advanced indexing with masks: turns masks among the indices at `position` of the op's `count`
+// arguments into index tensors, as the CUDA kernels do: a nonzero and a read by the host.
+void expand_masks(torch::jit::Stack& stack, size_t count, size_t position);
+// self[mask] = number is a masked_fill_ without that read; true when it was done.
+bool index_put_as_masked_fill(torch::jit::Stack& stack);
+
+}  // namespace trnsim::capture

@@ -1,0 +1,13 @@
+// SPDX-License-Identifier: Apache-2.0
+// SPDX-FileCopyrightText: The trnsim authors
+//
+// trnsim._torch: capture's door to Python. Each part of the room binds itself in a function of its
+// own, named here.
+#include <torch/csrc/utils/pybind.h>
+
+#include "capture/bind.h"
+
+PYBIND11_MODULE(_torch, module) {
+  module.doc() = "The trn device: what PyTorch runs on it, and the record of it.";
+  trnsim::capture::bind_capture(module);
+}

@@ -1,0 +1,120 @@
+// SPDX-License-Identifier: Apache-2.0
+// SPDX-FileCopyrightText: The trnsim authors
+//
+// Mode, memory and recording. A Workload belongs to _core, whose pybind11 is another one, so it
+// crosses as a capsule that _core's Workload.from_capsule takes over.
+#include <memory>
+
+#include "base/error.h"
+#include "capture/bind.h"
+#include "capture/recorder.h"
+#include "capture/runtime/allocator.h"
+#include "capture/runtime/fault.h"
+#include "capture/runtime/guard.h"
+
+namespace trnsim::capture {
+namespace {
+
+namespace py = pybind11;
+using WorkloadPointer = std::shared_ptr<workload::Workload>;
+
+py::capsule capsule_of(WorkloadPointer workload) {
+  return py::capsule(new WorkloadPointer(std::move(workload)), "trnsim.Workload",
+                     [](PyObject* capsule) {
+                       delete static_cast<WorkloadPointer*>(
+                           PyCapsule_GetPointer(capsule, "trnsim.Workload"));
+                     });
+}
+
+workload::StorageKind storage_kind(const std::string& name) {
+  for (int i = 0; i < workload::kStorageKindCount; ++i) {
+    if (name == workload::storage_kind_name(workload::StorageKind(i))) {
+      return workload::StorageKind(i);
+    }
+  }
+  throw Error(ErrorKind::capture, "no storage kind '" + name + "'");
+}
+
+void bind_recording(py::module_& m) {
+  m.def("start_recording", &start_recording);
+  m.def("stop_recording", [] { return capsule_of(stop_recording()); });
+  m.def("snapshot_recording", [] { return capsule_of(snapshot_recording()); });
+  m.def("is_recording", &is_recording);
+  m.def("push_module", &push_module);
+  m.def("pop_module", &pop_module);
+  m.def("push_recomputation", &push_recomputation);
+  m.def("pop_recomputation", &pop_recomputation);
+  m.def("push_optimizer", &push_optimizer);
+  m.def("pop_optimizer", &pop_optimizer);
+  m.def("begin_region", &begin_region);
+  m.def("end_region", &end_region);
+  m.def("record_marker", [](int kind, int64_t value) {
+    record_marker(workload::MarkerKind(kind), value);
+  });
+  m.def("set_storage_kind", [](const at::Tensor& tensor, const std::string& kind) {
+    set_storage_kind(tensor, storage_kind(kind));
+  });
+  m.def("set_world", &set_world);
+  m.def("add_note", &add_note);
+}
+
+void bind_memory(py::module_& m) {
+  m.def("set_capacity_bytes", &set_capacity_bytes);
+  m.def("capacity_bytes", &capacity_bytes);
+  m.def("set_only_report_out_of_memory", &set_only_report_out_of_memory);
+  m.def("out_of_memory_count", &out_of_memory_count);
+  m.def("memory_stats", [](int device) {
+    const auto& stats = allocator_stats(c10::DeviceIndex(device));
+    py::dict result;
+    result["allocated_bytes"] = stats.allocated_bytes;
+    result["allocated_peak"] = stats.allocated_peak;
+    result["requested_bytes"] = stats.requested_bytes;
+    result["requested_peak"] = stats.requested_peak;
+    result["reserved_bytes"] = stats.reserved_bytes;
+    result["reserved_peak"] = stats.reserved_peak;
+    result["allocation_count"] = stats.allocation_count;
+    result["free_count"] = stats.free_count;
+    result["segment_count"] = stats.segment_count;
+    result["live_blocks"] = stats.live_blocks;
+    result["retries"] = stats.retries;
+    result["out_of_memory"] = stats.out_of_memory;
+    return result;
+  });
+  m.def("reset_memory_peaks", [](int device) {
+    reset_allocator_peaks(c10::DeviceIndex(device));
+  });
+  m.def("release_cached_memory", &release_cached_memory);
+  m.def("live_block_count", &live_block_count);
+}
+
+}  // namespace
+
+void bind_capture(py::module_& m) {
+  py::register_local_exception_translator([](std::exception_ptr raised) {
+    try {
+      if (raised) std::rethrow_exception(raised);
+    } catch (const Error& error) {
+      const auto errors = py::module_::import("trnsim.errors");
+      PyErr_SetString(errors.attr("CaptureError").ptr(), error.what());
+    }
+  });
+  m.def("mode", [] { return mode() == Mode::phantom ? "phantom" : "compute"; });
+  m.def("set_mode", [](const std::string& name) {
+    TRN_CHECK(name == "phantom" || name == "compute", capture, "no mode '" + name + "'",
+              "choose phantom or compute");
+    set_mode(name == "phantom" ? Mode::phantom : Mode::compute);
+  });
+  m.def("device_count", [] { return int(device_count()); });
+  m.def("set_device_count", [](int count) { set_device_count(c10::DeviceIndex(count)); });
+  m.def("current_device", [] { return int(current_device()); });
+  m.def("set_current_device", [](int device) { set_current_device(c10::DeviceIndex(device)); });
+  m.def("is_known", [](const at::Tensor& tensor) {
+    const Block* const block = block_of(tensor);
+    return block == nullptr || block->known;
+  }, "Does the device tensor have values?");
+  m.def("install_fault_handler", &install_fault_handler);
+  bind_recording(m);
+  bind_memory(m);
+}
+
+}  // namespace trnsim::capture

@@ -1,0 +1,85 @@
+// SPDX-License-Identifier: Apache-2.0
+// SPDX-FileCopyrightText: The trnsim authors
+#include "capture/runtime/hooks.h"
+
+#include <ATen/detail/PrivateUse1HooksInterface.h>
+#include <c10/util/Exception.h>
+
+#include <algorithm>
+#include <cstring>
+
+#include "base/error.h"
+#include "capture/runtime/allocator.h"
+#include "capture/runtime/guard.h"
+
+namespace trnsim::capture {
+
+HookFunctions& hook_functions() {
+  static HookFunctions functions;
+  return functions;
+}
+
+void resize_storage(c10::StorageImpl& storage, int64_t bytes) {
+  Block* const old = block_of(storage);
+  TRN_ASSERT(old != nullptr, "resize of a storage that is not on the device");
+  if (old->bytes == bytes) return;
+  c10::DataPtr data = allocate_block(bytes, old->device);
+  auto* const block = static_cast<Block*>(data.get_context());
+  block->known = block->known && old->known;
+  if (block->known && old->host && bytes > 0 && old->bytes > 0) {
+    std::memcpy(host_storage(*block).mutable_data(), old->host->data(),
+                size_t(std::min(bytes, old->bytes)));
+  }
+  storage.set_data_ptr_noswap(std::move(data));
+  storage.set_nbytes(size_t(bytes));
+}
+
+namespace {
+
+struct TrnHooks final : at::PrivateUse1HooksInterface {
+  bool isBuilt() const override { return true; }
+  bool isAvailable() const override { return true; }
+  bool hasPrimaryContext(c10::DeviceIndex) const override { return true; }
+  void init() const override {}
+  c10::DeviceIndex deviceCount() const override { return device_count(); }
+  void setCurrentDevice(c10::DeviceIndex device) const override { set_current_device(device); }
+  c10::DeviceIndex getCurrentDevice() const override { return current_device(); }
+  c10::DeviceIndex exchangeDevice(c10::DeviceIndex device) const override {
+    const c10::DeviceIndex old = current_device();
+    if (device >= 0) set_current_device(device);
+    return old;
+  }
+  c10::DeviceIndex maybeExchangeDevice(c10::DeviceIndex device) const override {
+    return exchangeDevice(device);
+  }
+  const at::Generator& getDefaultGenerator(c10::DeviceIndex device) const override {
+    TORCH_CHECK_NOT_IMPLEMENTED(hook_functions().default_generator, "no generator is installed");
+    return hook_functions().default_generator(device < 0 ? current_device() : device);
+  }
+  at::Generator getNewGenerator(c10::DeviceIndex device) const override {
+    TORCH_CHECK_NOT_IMPLEMENTED(hook_functions().new_generator, "no generator is installed");
+    return hook_functions().new_generator(device < 0 ? current_device() : device);
+  }
+  at::Device getDeviceFromPtr(void*) const override {
+    return {c10::DeviceType::PrivateUse1, current_device()};
+  }
+  bool isPinnedPtr(const void* data) const override {
+    return hook_functions().is_pinned && hook_functions().is_pinned(data);
+  }
+  at::Allocator* getPinnedMemoryAllocator() const override {
+    TORCH_CHECK_NOT_IMPLEMENTED(hook_functions().pinned_allocator,
+                                "no pinned memory is installed");
+    return hook_functions().pinned_allocator();
+  }
+  void resizePrivateUse1Bytes(const c10::Storage& storage, size_t bytes) const override {
+    resize_storage(*storage.unsafeGetStorageImpl(), int64_t(bytes));
+  }
+};
+
+const bool registered = [] {
+  at::RegisterPrivateUse1HooksInterface(new TrnHooks);
+  return true;
+}();
+
+}  // namespace
+}  // namespace trnsim::capture
