@@ -6,13 +6,32 @@
 #include <tuple>
 
 #include "simulate/deadlock.h"
+#include "simulate/timeline/bulk.h"
 #include "simulate/timeline/reference.h"
 
 namespace trnsim::simulate {
 namespace {
 
-std::unique_ptr<Lanes> make_lanes(const fold::System& system, const SimulateOptions& options) {
-  return make_reference_lanes(system);
+const char* backend_name(Backend backend) {
+  switch (backend) {
+    case Backend::cpp: return "cpp";
+    case Backend::omp: return "omp";
+    case Backend::cuda: return "cuda";
+  }
+  return "?";
+}
+
+std::unique_ptr<Lanes> make_lanes(const fold::System& system, const SimulateOptions& options,
+                                  std::string& engine) {
+  if (options.engine == Engine::reference) {
+    engine = "reference";
+    return make_reference_lanes(system);
+  }
+  std::string why;
+  const Backend backend = available_backend(options.backend, why);
+  engine = std::string("bulk ") + backend_name(backend);
+  if (!why.empty()) engine += " (" + why + ")";
+  return make_bulk_lanes(system, backend, options.keep_times);
 }
 
 }  // namespace
@@ -23,8 +42,8 @@ Step::Step(std::shared_ptr<const fold::System> system, const SimulateOptions& op
       table_(*system_),
       transfers_(*system_, options.engine == Engine::reference ? solve_reference : solve_levels,
                  options.certify),
-      lanes_(make_lanes(*system_, options)),
       instances_(size_t(table_.instance_count())) {
+  lanes_ = make_lanes(*system_, options, engine_);
   for (const fold::Rank& rank : system_->ranks) {
     task_count_ += int64_t(system_->roles[size_t(rank.role)]->tasks.size());
   }
@@ -40,12 +59,14 @@ Timeline Step::run() {
     now_ps = std::min(lanes_->next_ps(), transfers_.next_ps());
   }
   check_finished();
+  if (options_.progress != nullptr) options_.progress->tasks_ended = task_count_;
   Timeline timeline;
   timeline.system = system_;
   lanes_->write(timeline);
   write_calls(timeline);
   timeline.solve_count = transfers_.solve_count();
   timeline.event_count = transfers_.event_count();
+  timeline.engine = engine_;
   return timeline;
 }
 
@@ -126,15 +147,16 @@ void Step::write_calls(Timeline& timeline) {
   });
 }
 
-void Step::report_progress() const {
-  if (options_.progress != nullptr) options_.progress->tasks_ended = lanes_->ended_count();
+// Counting ended tasks is a sum over lanes: not at every event.
+void Step::report_progress() {
+  constexpr int64_t kEvery = 1024;
+  if (options_.progress == nullptr || ++rounds_ % kEvery != 0) return;
+  options_.progress->tasks_ended = lanes_->ended_count();
 }
 
 Timeline simulate_step(std::shared_ptr<const fold::System> system, const SimulateOptions& options) {
   fold::check_system(*system);
-  Timeline timeline = Step(std::move(system), options).run();
-  timeline.engine = "reference";
-  return timeline;
+  return Step(std::move(system), options).run();
 }
 
 }  // namespace trnsim::simulate

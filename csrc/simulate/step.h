@@ -39,7 +39,7 @@ class Step {
   bool ends_inside_lane(const std::vector<int32_t>& phases) const;
   void check_finished() const;
   void write_calls(Timeline& timeline);
-  void report_progress() const;
+  void report_progress();
 
   std::shared_ptr<const fold::System> system_;
   SimulateOptions options_;
@@ -48,7 +48,8 @@ class Step {
   std::unique_ptr<Lanes> lanes_;
   std::vector<Instance> instances_;
   std::vector<Arrival> arrivals_;
-  int64_t task_count_ = 0;
+  int64_t task_count_ = 0, rounds_ = 0;
+  std::string engine_;
 };
 
 }  // namespace trnsim::simulate

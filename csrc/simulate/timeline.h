@@ -31,7 +31,7 @@ struct Timeline {
   std::vector<int64_t> starts_ps, ends_ps;
   std::vector<CallSpan> calls;  // ascending by (end, communicator, sequence)
   int64_t solve_count = 0, event_count = 0;
-  std::string engine;  // "reference" or "bulk cpp|omp|cuda"
+  std::string engine;  // "reference" or "bulk cpp|omp|cuda", and why it is not what was asked
 };
 
 enum class Engine : uint8_t { reference, bulk };
@@ -46,6 +46,7 @@ struct SimulateOptions {
   Engine engine = Engine::bulk;
   Backend backend = Backend::cpp;
   bool certify = false;          // check the max-min certificate at every solve
+  bool keep_times = true;         // else starts_ps and ends_ps stay empty (bulk only)
   bool use_private = true;       // resolve private collectives inside the lane
   Progress* progress = nullptr;  // or null; not owned
 };

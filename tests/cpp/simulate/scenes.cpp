@@ -286,6 +286,71 @@ std::shared_ptr<const fold::System> random_system(uint64_t seed) {
   return RandomSystem(seed).make();
 }
 
+std::shared_ptr<const fold::System> many_ranks(uint64_t seed, int32_t ranks) {
+  std::mt19937_64 random(seed);
+  ProgramBuilder builder;
+  for (int32_t i = 0; i < 3; ++i) builder.queue(QueueKind::tensor, i);
+  const int32_t stream = builder.queue(QueueKind::collective, 0);
+  builder.group("near");
+  builder.group("world");
+  for (const int32_t slot : {0, 1}) builder.call_template(all_reduce(slot, 64));
+  int32_t last = builder.task(0, 1000);
+  for (int32_t i = 0; i < 30; ++i) {
+    last = builder.task(int32_t(random() % 3), int64_t(random() % 5000), {after(last)});
+    if (i % 5 == 4) last = builder.call(stream, i == 19 ? 1 : 0, {after(last)});
+  }
+  auto system = std::make_shared<fold::System>();
+  system->roles = {builder.build()};
+  std::vector<int32_t> world;
+  for (int32_t rank = 0; rank < ranks; ++rank) {
+    add_rank(*system, 0);
+    system->ranks.back().factor = 65536 + int32_t(random() % 3000);
+    world.push_back(rank);
+  }
+  for (int32_t link = 0; link < 16; ++link) {
+    system->links.push_back({"link", int64_t(1 + random() % 50) * 1'000'000'000 * 1024, 0});
+  }
+  const auto plan = [&](int32_t communicator, int32_t call) {
+    const int32_t link = int32_t(random() % 16);
+    add_variable(*system, communicator, call, int64_t(random() % 2) * 700,
+                 int64_t(random() % 90), {{link, fold::kWeightOne}});
+  };
+  plan(add_group(*system, 1, world, "world"), 1);
+  for (int32_t begin = 0; begin < ranks;) {
+    const int32_t size = std::min<int32_t>(ranks - begin, 1 + int32_t(random() % 16));
+    const std::vector<int32_t> members(world.begin() + begin, world.begin() + begin + size);
+    const int32_t index = add_group(*system, 0, members, "near");
+    if (size > 1) plan(index, 0);
+    begin += size;
+  }
+  fold::mark_private(*system);
+  return system;
+}
+
+std::shared_ptr<const fold::System> deadlocked(uint64_t seed) {
+  std::mt19937_64 random(seed);
+  auto system = std::make_shared<fold::System>();
+  for (int32_t role = 0; role < 2; ++role) {
+    ProgramBuilder builder;
+    for (int32_t i = 0; i < 2; ++i) builder.queue(QueueKind::tensor, i);
+    const int32_t stream = builder.queue(QueueKind::collective, 0);
+    for (const char* name : {"a", "b"}) builder.group(name);
+    for (const int32_t slot : {0, 1}) builder.call_template(all_reduce(slot, 0));
+    int32_t last = builder.task(0, 10);
+    for (uint64_t i = 2 + random() % 4; i > 0; --i) {
+      last = builder.call(stream, int32_t(random() % 2), {after(last)});
+      builder.task(int32_t(random() % 2), int64_t(random() % 100), {after(last)});
+      if (random() % 2 == 0) last = builder.task(int32_t(random() % 2), 5);
+    }
+    system->roles.push_back(builder.build());
+  }
+  for (int32_t rank = 0; rank < 4; ++rank) add_rank(*system, rank % 2);
+  add_group(*system, 0, {0, 1, 2, 3}, "a");
+  add_group(*system, 1, {0, 1}, "b");
+  add_group(*system, 1, {2, 3}, "b");
+  return system;
+}
+
 std::shared_ptr<const fold::System> relabelled(const fold::System& system,
                                                const std::vector<int32_t>& order) {
   fold::System result = system;

@@ -45,6 +45,12 @@ int32_t add_variable(fold::System& system, int32_t communicator, int32_t call, i
 // times, lags, end bounds, factors and starts.
 std::shared_ptr<const fold::System> random_system(uint64_t seed);
 
+// `ranks` ranks of one role, each in a group of 1 to 16 neighbours that share links, with jitter.
+std::shared_ptr<const fold::System> many_ranks(uint64_t seed, int32_t ranks);
+
+// Two roles that often make their calls in different orders on one stream, or leave some out.
+std::shared_ptr<const fold::System> deadlocked(uint64_t seed);
+
 // Same job, ranks renamed by `order` (new rank i = old rank order[i]), links and variables
 // reversed.
 std::shared_ptr<const fold::System> relabelled(const fold::System& system,

@@ -1,0 +1,251 @@
+// SPDX-License-Identifier: Apache-2.0
+// SPDX-FileCopyrightText: The trnsim authors
+//
+// Advancing lanes to a fixpoint: the one source for every processor. g++ compiles it for the CPU
+// (with and without AVX2), nvcc for the GPU.
+//
+// Always take the open queue whose head stands first in the table. All dependences point backwards,
+// so whatever that head waits for either has ended or stands in a closed queue, and then this queue
+// closes too, until a release. What closes depends on released calls alone, never on times: lanes
+// with equal heads and releases go the same way, and W of them are advanced together. Heads of the
+// first lane speak for all W until the end of the run.
+//
+// The includer defines TRNSIM_BULK_TARGET, the namespace of its version.
+#pragma once
+
+#include <cstdint>
+
+#include "base/hash.h"
+#include "simulate/timeline/bulk_view.h"
+
+#ifdef __CUDACC__
+#define TRN_HOST_DEVICE __host__ __device__
+#else
+#define TRN_HOST_DEVICE
+#endif
+
+namespace trnsim::simulate::TRNSIM_BULK_TARGET {
+
+inline constexpr int32_t kClosed = 0x7fffffff;
+
+// W neighbouring lanes of one tile, from `lane` on.
+template <int W>
+struct Advance {
+  const BulkView& view;
+  const Tile& tile;
+  const RoleTable& role;
+  const TaskRow* tasks;
+  int32_t lane;
+
+  TRN_HOST_DEVICE Advance(const BulkView& of, int32_t tile_index, int32_t first_lane)
+      : view(of),
+        tile(of.tiles[tile_index]),
+        role(of.roles[tile.role]),
+        tasks(of.tasks + role.task_begin),
+        lane(first_lane) {}
+
+  TRN_HOST_DEVICE int64_t at_queue(int32_t queue) const {
+    return tile.queue_base + int64_t(queue) * kTileLanes + lane;
+  }
+  TRN_HOST_DEVICE int64_t at_call(int32_t queue) const {
+    return tile.call_base + int64_t(view.call_queues[role.queue_begin + queue]) * kTileLanes + lane;
+  }
+  TRN_HOST_DEVICE int64_t* slot(int32_t index) const {
+    return view.times_ps + tile.slot_base + int64_t(index) * kTileLanes + lane;
+  }
+  TRN_HOST_DEVICE int32_t& key(int32_t queue) const { return view.keys[at_queue(queue)]; }
+
+  TRN_HOST_DEVICE bool has_ended(const DepRow& dep) const {
+    return view.heads[at_queue(dep.queue)] > dep.task;
+  }
+  TRN_HOST_DEVICE bool has_started(const DepRow& dep) const {
+    const int64_t at = at_queue(dep.queue);
+    return view.heads[at] > dep.task || (view.heads[at] == dep.task && view.started[at]);
+  }
+
+  TRN_HOST_DEVICE void run() const {
+    int64_t ended = 0;
+    for (int32_t queue = 0; queue < role.queue_count; ++queue) {
+      const int32_t head = view.heads[at_queue(queue)];
+      key(queue) = head < role.task_count ? head : kClosed;
+    }
+    for (int32_t task = first_open(); task != kClosed;) {
+      const int32_t queue = tasks[task].queue;
+      if (step(tasks[task], task, queue)) {
+        ++ended;
+      } else {
+        key(queue) = kClosed;
+      }
+      task = next_open(task + 1);
+    }
+    share(ended);
+  }
+
+  // What the first lane stands for, written to all.
+  TRN_HOST_DEVICE void share(int64_t ended) const {
+    for (int i = 0; i < W; ++i) view.ended[tile.lane_base + lane + i] += ended;
+    for (int32_t queue = 0; W > 1 && queue < role.queue_count; ++queue) {
+      const int64_t at = at_queue(queue);
+      for (int i = 1; i < W; ++i) {
+        view.heads[at + i] = view.heads[at];
+        view.started[at + i] = view.started[at];
+      }
+    }
+  }
+
+  TRN_HOST_DEVICE int32_t first_open() const {
+    int32_t first = kClosed;
+    for (int32_t queue = 0; queue < role.queue_count; ++queue) {
+      const int32_t head = key(queue);
+      if (head < first) first = head;
+    }
+    return first;
+  }
+  // Every open head is at or after `candidate`; usually it is one.
+  TRN_HOST_DEVICE int32_t next_open(int32_t candidate) const {
+    if (candidate < role.task_count && key(tasks[candidate].queue) == candidate) return candidate;
+    return first_open();
+  }
+
+  // Starts and ends the task as far as it goes; false when its queue has to wait.
+  TRN_HOST_DEVICE bool step(const TaskRow& task, int32_t index, int32_t queue) const {
+    int64_t base[W];
+    const int64_t at = at_queue(queue);
+    if (!view.started[at]) {
+      for (int32_t i = 0; i < task.start_deps; ++i) {
+        const DepRow& dep = view.deps[task.deps_begin + i];
+        if (!(dep.on_start ? has_started(dep) : has_ended(dep))) return false;
+      }
+      start(task, at, base);
+      if (task.is_call) {
+        arrive(index, queue, base);
+        mark_started(at, base);
+      } else {
+        add_duration(task, base);
+        if (task.bounds > 0) mark_started(at, base);
+      }
+    } else if (!task.is_call) {
+      for (int i = 0; i < W; ++i) base[i] = view.base_ps[at + i];
+    }
+    if (task.is_call && !take_release(queue, base)) return false;
+    for (int32_t i = 0; i < task.bounds; ++i) {
+      if (!has_ended(view.deps[task.deps_begin + task.start_deps + i])) return false;
+    }
+    end(task, at, queue, base);
+    return true;
+  }
+
+  TRN_HOST_DEVICE void wait_for(const DepRow& dep, int64_t (&time)[W]) const {
+    const int64_t* other = slot(dep.slot);
+    for (int i = 0; i < W; ++i) {
+      const int64_t least = other[i] + dep.lag_ps;
+      time[i] = time[i] < least ? least : time[i];
+    }
+  }
+
+  TRN_HOST_DEVICE void start(const TaskRow& task, int64_t at, int64_t (&time)[W]) const {
+    for (int i = 0; i < W; ++i) time[i] = view.free_ps[at + i];
+    for (int32_t i = 0; i < task.start_deps; ++i) wait_for(view.deps[task.deps_begin + i], time);
+    if (task.start_slot == kNone) return;
+    int64_t* kept = slot(task.start_slot);
+    for (int i = 0; i < W; ++i) kept[i] = time[i];
+  }
+
+  TRN_HOST_DEVICE void mark_started(int64_t at, const int64_t (&base)[W]) const {
+    view.started[at] = 1;
+    for (int i = 0; i < W; ++i) view.base_ps[at + i] = base[i];
+  }
+
+  // (d * f + 32768) >> 16: the high part of d times f is a multiple of 2^16.
+  TRN_HOST_DEVICE void add_duration(const TaskRow& task, int64_t (&time)[W]) const {
+    if (!task.is_scaled || !tile.is_scaled) {
+      for (int i = 0; i < W; ++i) time[i] += task.duration_ps;
+      return;
+    }
+    const int32_t* factors = view.factors + tile.lane_base + lane;
+    const int64_t high = task.duration_ps >> 16, low = task.duration_ps & 0xffff;
+    if (high <= 0xffffffff) {  // 32 x 32 -> 64 bit products
+      const uint32_t high32 = uint32_t(high), low32 = uint32_t(low);
+      for (int i = 0; i < W; ++i) {
+        const uint64_t factor = uint32_t(factors[i]);
+        time[i] += int64_t(high32 * factor + ((low32 * factor + 32768) >> 16));
+      }
+      return;
+    }
+    for (int i = 0; i < W; ++i) {
+      time[i] += high * factors[i] + ((low * factors[i] + 32768) >> 16);
+    }
+  }
+
+  TRN_HOST_DEVICE void arrive(int32_t index, int32_t queue, const int64_t (&time)[W]) const {
+    const int64_t at = at_call(queue);
+    for (int i = 0; i < W; ++i) {
+      view.arrived[at + i] = index;
+      view.arrival_ps[at + i] = time[i];
+    }
+  }
+
+  TRN_HOST_DEVICE bool take_release(int32_t queue, int64_t (&time)[W]) const {
+    const int64_t at = at_call(queue);
+    if (view.release_ps[at] == kNone) return false;
+    for (int i = 0; i < W; ++i) time[i] = view.release_ps[at + i];
+    return true;
+  }
+
+  TRN_HOST_DEVICE void end(const TaskRow& task, int64_t at, int32_t queue,
+                           int64_t (&time)[W]) const {
+    for (int32_t i = 0; i < task.bounds; ++i) {
+      wait_for(view.deps[task.deps_begin + task.start_deps + i], time);
+    }
+    if (task.end_slot != kNone) {
+      int64_t* kept = slot(task.end_slot);
+      for (int i = 0; i < W; ++i) kept[i] = time[i];
+    }
+    const int64_t first = tile.lane_base + lane;
+    for (int i = 0; i < W; ++i) {
+      view.free_ps[at + i] = time[i];
+      view.hashes[first + i] += mix64(task.hash_seed ^ uint64_t(time[i]));
+    }
+    if (task.is_call) {
+      const int64_t call = at_call(queue);
+      for (int i = 0; i < W; ++i) view.release_ps[call + i] = kNone;
+    }
+    view.heads[at] = task.next;
+    view.started[at] = 0;
+    key(queue) = task.next < role.task_count ? task.next : kClosed;
+  }
+};
+
+// Whether all lanes of the tile stand at the same tasks with the same calls released.
+inline bool is_uniform(const BulkView& view, int32_t index) {
+  const Tile& tile = view.tiles[index];
+  const RoleTable& role = view.roles[tile.role];
+  bool same = true;
+  for (int32_t queue = 0; queue < role.queue_count; ++queue) {
+    const int64_t at = tile.queue_base + int64_t(queue) * kTileLanes;
+    for (int32_t lane = 1; lane < tile.lanes; ++lane) {
+      same &= view.heads[at + lane] == view.heads[at];
+      same &= view.started[at + lane] == view.started[at];
+    }
+  }
+  for (int32_t queue = 0; queue < role.call_queue_count; ++queue) {
+    const int64_t at = tile.call_base + int64_t(queue) * kTileLanes;
+    for (int32_t lane = 1; lane < tile.lanes; ++lane) {
+      same &= (view.release_ps[at + lane] == kNone) == (view.release_ps[at] == kNone);
+    }
+  }
+  return same;
+}
+
+// One CPU thread, one tile.
+inline void advance_tile(const BulkView& view, int32_t tile) {
+  if (is_uniform(view, tile)) {
+    Advance<kTileLanes>(view, tile, 0).run();
+    return;
+  }
+  for (int32_t lane = 0; lane < view.tiles[tile].lanes; ++lane) {
+    Advance<1>(view, tile, lane).run();
+  }
+}
+
+}  // namespace trnsim::simulate::TRNSIM_BULK_TARGET

@@ -1,0 +1,300 @@
+// SPDX-License-Identifier: Apache-2.0
+// SPDX-FileCopyrightText: The trnsim authors
+//
+// Lanes over thrust::device_vector, once for each device system: the includer sets
+// THRUST_DEVICE_SYSTEM and TRNSIM_BULK_TARGET, the namespace. On the CPP and OMP systems device
+// memory is host memory and nothing is copied.
+//
+// A run advances the tiles that had a release. Arrivals and releases, one a queue with calls and
+// lane, are the only things that cross between host and device.
+#pragma once
+
+#include <thrust/copy.h>
+#include <thrust/device_vector.h>
+#include <thrust/execution_policy.h>
+#include <thrust/fill.h>
+#include <thrust/for_each.h>
+#include <thrust/iterator/counting_iterator.h>
+#include <thrust/reduce.h>
+
+#include <algorithm>
+#include <vector>
+
+#include "simulate/network/transfers.h"
+#include "simulate/timeline/bulk.h"
+#include "simulate/timeline/bulk_view.h"
+
+namespace trnsim::simulate::TRNSIM_BULK_TARGET {
+
+#if THRUST_DEVICE_SYSTEM == THRUST_DEVICE_SYSTEM_CUDA
+inline constexpr bool kHostMemory = false;
+#else
+inline constexpr bool kHostMemory = true;
+#endif
+
+template <typename T>
+T* raw(thrust::device_vector<T>& values) {
+  return thrust::raw_pointer_cast(values.data());
+}
+
+// Small arrays that host and device both write. On a CPU there is one copy.
+template <typename T>
+struct Shared {
+  std::vector<T> host;
+  thrust::device_vector<T> device;
+
+  void assign(size_t size, T value) {
+    host.assign(size, value);
+    if (!kHostMemory) device.assign(size, value);
+  }
+  T* data() { return kHostMemory ? host.data() : raw(device); }
+  void upload() {
+    if (!kHostMemory) thrust::copy(host.begin(), host.end(), device.begin());
+  }
+  void download() {
+    if (!kHostMemory) thrust::copy(device.begin(), device.end(), host.begin());
+  }
+};
+
+class BulkLanes final : public Lanes {
+ public:
+  BulkLanes(const fold::System& system, bool keep_times)
+      : system_(system), keep_times_(keep_times), tables_(make_lane_tables(system, keep_times)) {
+    make_tiles();
+    make_state();
+    upload_tables();
+  }
+
+  void run(int64_t, std::vector<Arrival>& arrivals) override {
+    if (active_.empty()) return;
+    release_ps_.upload();
+    advance(view(), active_);
+    release_ps_.download();
+    arrived_.download();
+    arrival_ps_.download();
+    for (const int32_t tile : active_) {
+      collect(tile, arrivals);
+      is_active_[size_t(tile)] = 0;
+    }
+    active_.clear();
+    arrived_.upload();
+  }
+
+  void release(int32_t rank, int32_t task, int64_t time_ps) override {
+    const int32_t lane = lane_of_rank_[size_t(rank)], tile = lane / kTileLanes;
+    const RoleTable& role = role_of(tile);
+    const TaskRow& row = tables_.tasks[size_t(role.task_begin + task)];
+    const int32_t queue = tables_.call_queues[size_t(role.queue_begin + row.queue)];
+    const int64_t at = tiles_[size_t(tile)].call_base + int64_t(queue) * kTileLanes;
+    release_ps_.host[size_t(at + lane % kTileLanes)] = time_ps;
+    if (is_active_[size_t(tile)] == 0) active_.push_back(tile);
+    is_active_[size_t(tile)] = 1;
+  }
+
+  int64_t next_ps() const override { return kNever; }
+
+  int64_t ended_count() const override {
+    std::vector<int64_t> ended(ended_.size());
+    thrust::copy(ended_.begin(), ended_.end(), ended.begin());
+    int64_t total = 0;
+    for (const int32_t lane : lane_of_rank_) total += ended[size_t(lane)];
+    return total;
+  }
+
+  int32_t head(int32_t rank, int32_t queue) const override {
+    const int32_t first = heads_[size_t(at_queue(rank, queue))];
+    const RoleTable& role = role_of(lane_of_rank_[size_t(rank)] / kTileLanes);
+    int32_t ended = 0;
+    for (int32_t task = 0; task < std::min(first, role.task_count); ++task) {
+      ended += tables_.tasks[size_t(role.task_begin + task)].queue == queue;
+    }
+    return ended;
+  }
+  bool head_started(int32_t rank, int32_t queue) const override {
+    return started_[size_t(at_queue(rank, queue))] != 0;
+  }
+
+  void write(Timeline& timeline) const override {
+    std::vector<uint64_t> hashes(hashes_.size());
+    std::vector<int64_t> free_ps(free_ps_.size());
+    thrust::copy(hashes_.begin(), hashes_.end(), hashes.begin());
+    thrust::copy(free_ps_.begin(), free_ps_.end(), free_ps.begin());
+    timeline.first_task.assign(1, 0);
+    for (size_t rank = 0; rank < system_.ranks.size(); ++rank) {
+      const size_t lane = size_t(lane_of_rank_[rank]);
+      timeline.hash += hashes[lane] * uint64_t(system_.ranks[rank].count);
+      const RoleTable& role = role_of(int32_t(lane) / kTileLanes);
+      timeline.first_task.push_back(timeline.first_task.back() + role.task_count);
+      for (int32_t queue = 0; queue < role.queue_count; ++queue) {
+        if (tables_.first_tasks[size_t(role.queue_begin + queue)] == role.task_count) continue;
+        const int64_t end = free_ps[size_t(at_queue(int32_t(rank), queue))];
+        timeline.makespan_ps = std::max(timeline.makespan_ps, end);
+      }
+    }
+    if (keep_times_) write_times(timeline);
+  }
+
+ private:
+  const RoleTable& role_of(int32_t tile) const {
+    return tables_.roles[size_t(tiles_[size_t(tile)].role)];
+  }
+  int64_t at_queue(int32_t rank, int32_t queue) const {
+    const int32_t lane = lane_of_rank_[size_t(rank)];
+    return tiles_[size_t(lane / kTileLanes)].queue_base + int64_t(queue) * kTileLanes +
+           lane % kTileLanes;
+  }
+
+  void make_tiles() {
+    lane_of_rank_.resize(system_.ranks.size());
+    for (size_t role = 0; role < tables_.roles.size(); ++role) {
+      for (size_t rank = 0; rank < system_.ranks.size(); ++rank) {
+        if (system_.ranks[rank].role != int32_t(role)) continue;
+        if (tiles_.empty() || tiles_.back().role != int32_t(role) ||
+            tiles_.back().lanes == kTileLanes) {
+          add_tile(int32_t(role));
+        }
+        Tile& tile = tiles_.back();
+        const int32_t lane = int32_t(tile.lane_base) + tile.lanes++;
+        tile.is_scaled |= system_.ranks[rank].factor != 1 << 16;
+        lane_of_rank_[rank] = lane;
+        rank_of_lane_.resize(size_t(lane) + 1);
+        rank_of_lane_[size_t(lane)] = int32_t(rank);
+      }
+    }
+  }
+
+  void add_tile(int32_t role) {
+    Tile tile;
+    tile.role = role;
+    tile.lane_base = int64_t(tiles_.size()) * kTileLanes;
+    tile.queue_base = queue_size_;
+    tile.call_base = call_size_;
+    tile.slot_base = slot_size_;
+    const RoleTable& table = tables_.roles[size_t(role)];
+    queue_size_ += int64_t(table.queue_count) * kTileLanes;
+    call_size_ += int64_t(table.call_queue_count) * kTileLanes;
+    slot_size_ += int64_t(table.slot_count) * kTileLanes;
+    active_.push_back(int32_t(tiles_.size()));
+    is_active_.push_back(1);
+    tiles_.push_back(tile);
+  }
+
+  void make_state() {
+    const size_t lanes = tiles_.size() * kTileLanes;
+    std::vector<int32_t> factors(lanes, 1 << 16), heads(size_t(queue_size_), 0);
+    std::vector<int64_t> free_ps(size_t(queue_size_), 0);
+    for (size_t rank = 0; rank < system_.ranks.size(); ++rank) {
+      factors[size_t(lane_of_rank_[rank])] = system_.ranks[rank].factor;
+      const RoleTable& role = role_of(lane_of_rank_[rank] / kTileLanes);
+      for (int32_t queue = 0; queue < role.queue_count; ++queue) {
+        const size_t at = size_t(at_queue(int32_t(rank), queue));
+        heads[at] = tables_.first_tasks[size_t(role.queue_begin + queue)];
+        free_ps[at] = system_.ranks[rank].start_ps;
+      }
+    }
+    factors_ = factors;
+    heads_ = heads;
+    free_ps_ = free_ps;
+    keys_.resize(size_t(queue_size_));
+    started_.assign(size_t(queue_size_), 0);
+    base_ps_.assign(size_t(queue_size_), 0);
+    times_ps_.assign(size_t(slot_size_), 0);
+    hashes_.assign(lanes, 0);
+    ended_.assign(lanes, 0);
+    arrived_.assign(size_t(call_size_), kNone);
+    arrival_ps_.assign(size_t(call_size_), 0);
+    release_ps_.assign(size_t(call_size_), kNone);
+  }
+
+  void upload_tables() {
+    roles_device_ = tables_.roles;
+    tasks_device_ = tables_.tasks;
+    deps_device_ = tables_.deps;
+    call_queues_device_ = tables_.call_queues;
+    tiles_device_ = tiles_;
+  }
+
+  BulkView view() {
+    BulkView view;
+    view.roles = raw(roles_device_);
+    view.tasks = raw(tasks_device_);
+    view.deps = raw(deps_device_);
+    view.call_queues = raw(call_queues_device_);
+    view.tiles = raw(tiles_device_);
+    view.factors = raw(factors_);
+    view.heads = raw(heads_);
+    view.started = raw(started_);
+    view.free_ps = raw(free_ps_);
+    view.base_ps = raw(base_ps_);
+    view.keys = raw(keys_);
+    view.arrived = arrived_.data();
+    view.arrival_ps = arrival_ps_.data();
+    view.release_ps = release_ps_.data();
+    view.times_ps = raw(times_ps_);
+    view.hashes = raw(hashes_);
+    view.ended = raw(ended_);
+    return view;
+  }
+
+  void collect(int32_t tile_index, std::vector<Arrival>& arrivals) {
+    const Tile& tile = tiles_[size_t(tile_index)];
+    for (int32_t queue = 0; queue < role_of(tile_index).call_queue_count; ++queue) {
+      for (int32_t lane = 0; lane < tile.lanes; ++lane) {
+        const size_t at = size_t(tile.call_base + int64_t(queue) * kTileLanes + lane);
+        if (arrived_.host[at] == kNone) continue;
+        arrivals.push_back({rank_of_lane_[size_t(tile.lane_base + lane)], arrived_.host[at],
+                            arrival_ps_.host[at]});
+        arrived_.host[at] = kNone;
+      }
+    }
+  }
+
+  // [slot][lane] becomes [rank][task], a square of tasks and lanes at a time.
+  void write_times(Timeline& timeline) const {
+    constexpr int32_t kSquare = 64;
+    const size_t total = size_t(timeline.first_task.back());
+    timeline.starts_ps.resize(total);
+    timeline.ends_ps.resize(total);
+    std::vector<int64_t> window;
+    for (size_t index = 0; index < tiles_.size(); ++index) {
+      const Tile& tile = tiles_[index];
+      const int32_t tasks = role_of(int32_t(index)).task_count;
+      window.resize(size_t(tasks) * 2 * kTileLanes);
+      const auto begin = times_ps_.begin() + tile.slot_base;
+      thrust::copy(begin, begin + int64_t(window.size()), window.begin());
+      for (int32_t first = 0; first < tasks; first += kSquare) {
+        for (int32_t lane = 0; lane < tile.lanes; ++lane) {
+          const int32_t rank = rank_of_lane_[size_t(tile.lane_base + lane)];
+          const size_t to = size_t(timeline.first_task[size_t(rank)]);
+          for (int32_t task = first; task < std::min(tasks, first + kSquare); ++task) {
+            const size_t end = size_t(task) * kTileLanes + size_t(lane);
+            timeline.ends_ps[to + size_t(task)] = window[end];
+            timeline.starts_ps[to + size_t(task)] = window[end + size_t(tasks) * kTileLanes];
+          }
+        }
+      }
+    }
+  }
+
+  const fold::System& system_;
+  bool keep_times_;
+  LaneTables tables_;
+  std::vector<Tile> tiles_;
+  std::vector<int32_t> lane_of_rank_, rank_of_lane_;
+  std::vector<int32_t> active_;      // tiles to advance
+  std::vector<uint8_t> is_active_;   // by tile
+  int64_t queue_size_ = 0, call_size_ = 0, slot_size_ = 0;
+
+  thrust::device_vector<RoleTable> roles_device_;
+  thrust::device_vector<TaskRow> tasks_device_;
+  thrust::device_vector<DepRow> deps_device_;
+  thrust::device_vector<int32_t> call_queues_device_, factors_, heads_, keys_;
+  thrust::device_vector<Tile> tiles_device_;
+  thrust::device_vector<uint8_t> started_;
+  thrust::device_vector<int64_t> free_ps_, base_ps_, times_ps_, ended_;
+  thrust::device_vector<uint64_t> hashes_;
+  Shared<int32_t> arrived_;
+  Shared<int64_t> arrival_ps_, release_ps_;
+};
+
+}  // namespace trnsim::simulate::TRNSIM_BULK_TARGET

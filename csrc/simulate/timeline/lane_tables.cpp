@@ -1,0 +1,194 @@
+// SPDX-License-Identifier: Apache-2.0
+// SPDX-FileCopyrightText: The trnsim authors
+#include "simulate/timeline/lane_tables.h"
+
+#include <algorithm>
+#include <limits>
+
+#include "simulate/timeline/lanes.h"
+
+namespace trnsim::simulate {
+namespace {
+
+using lower::DepKind;
+
+class RoleMaker {
+ public:
+  RoleMaker(const lower::Program& program, int32_t role, bool keep_times, LaneTables& tables)
+      : program_(program), role_(role), keep_times_(keep_times), tables_(tables) {
+    TRN_CHECK(program.queues.size() <= std::numeric_limits<int16_t>::max(), simulate,
+              "role " + program.role + " has " + std::to_string(program.queues.size()) + " queues",
+              "exchange messages with fewer peers");
+  }
+
+  void make() {
+    table_.task_count = int32_t(program_.tasks.size());
+    table_.queue_count = int32_t(program_.queues.size());
+    table_.task_begin = int32_t(tables_.tasks.size());
+    table_.queue_begin = int32_t(tables_.first_tasks.size());
+    make_tasks();
+    make_queues();
+    if (keep_times_) {
+      keep_all();
+    } else {
+      find_readers();
+      reuse_slots();
+    }
+    for (size_t i = first_dep_; i < tables_.deps.size(); ++i) {
+      DepRow& dep = tables_.deps[i];
+      dep.slot = dep.on_start ? task(dep.task).start_slot : task(dep.task).end_slot;
+    }
+    tables_.roles.push_back(table_);
+  }
+
+ private:
+  TaskRow& task(int32_t index) { return tables_.tasks[size_t(table_.task_begin + index)]; }
+
+  void make_tasks() {
+    first_dep_ = tables_.deps.size();
+    for (int32_t index = 0; index < table_.task_count; ++index) {
+      const lower::Task& at = program_.tasks[size_t(index)];
+      TaskRow row;
+      row.duration_ps = at.duration_ps;
+      row.hash_seed = hash_seed(role_, index);
+      row.queue = int16_t(at.queue);
+      row.is_call = at.kind == lower::TaskKind::call;
+      row.is_scaled = at.kind == lower::TaskKind::compute;
+      row.deps_begin = int32_t(tables_.deps.size());
+      for (const bool bounds : {false, true}) {
+        for (int32_t i = 0; i < at.deps_count; ++i) {
+          add_dep(program_.deps[size_t(at.deps_begin + i)], bounds, row);
+        }
+      }
+      tables_.tasks.push_back(row);
+    }
+  }
+
+  void add_dep(const lower::Dep& dep, bool bounds, TaskRow& row) {
+    if ((dep.kind == DepKind::end_bound) != bounds) return;
+    const int16_t queue = int16_t(program_.tasks[size_t(dep.task)].queue);
+    if (queue == row.queue && dep.lag_ps == 0) return;  // queue order says it already
+    tables_.deps.push_back(
+        {dep.lag_ps, dep.task, kNone, queue, uint8_t(dep.kind == DepKind::start)});
+    ++(bounds ? row.bounds : row.start_deps);
+  }
+
+  void make_queues() {
+    std::vector<int32_t> first(size_t(table_.queue_count), table_.task_count);
+    std::vector<int32_t> calls(size_t(table_.queue_count), kNone);
+    for (int32_t index = table_.task_count; index-- > 0;) {
+      TaskRow& row = task(index);
+      row.next = first[size_t(row.queue)];
+      first[size_t(row.queue)] = index;
+      if (row.is_call) calls[size_t(row.queue)] = 0;
+    }
+    for (int32_t& call : calls) {
+      if (call != kNone) call = table_.call_queue_count++;
+    }
+    tables_.first_tasks.insert(tables_.first_tasks.end(), first.begin(), first.end());
+    tables_.call_queues.insert(tables_.call_queues.end(), calls.begin(), calls.end());
+  }
+
+  void keep_all() {
+    for (int32_t index = 0; index < table_.task_count; ++index) {
+      task(index).end_slot = index;
+      task(index).start_slot = table_.task_count + index;
+    }
+    table_.slot_count = 2 * table_.task_count;
+  }
+
+  // For each task, the tasks that read its end or start (two lists).
+  void find_readers() {
+    readers_[0].resize(size_t(table_.task_count));
+    readers_[1].resize(size_t(table_.task_count));
+    for (int32_t index = 0; index < table_.task_count; ++index) {
+      const TaskRow& row = task(index);
+      for (int32_t i = 0; i < row.start_deps + row.bounds; ++i) {
+        const DepRow& dep = tables_.deps[size_t(row.deps_begin + i)];
+        readers_[dep.on_start][size_t(dep.task)].push_back(index);
+      }
+    }
+  }
+
+  // before_[q]: tasks of queue q below this index have ended whenever the present task starts.
+  void look_back(int32_t index, std::vector<std::vector<int32_t>>& clocks,
+                 const std::vector<int32_t>& previous) {
+    const TaskRow& row = task(index);
+    before_.assign(size_t(table_.queue_count), 0);
+    const auto merge = [&](int32_t other, bool ended) {
+      const auto& clock = clocks[size_t(other)];
+      for (size_t q = 0; q < clock.size(); ++q) before_[q] = std::max(before_[q], clock[q]);
+      int32_t& own = before_[size_t(task(other).queue)];
+      if (ended) own = std::max(own, other + 1);
+    };
+    if (previous[size_t(row.queue)] != kNone) merge(previous[size_t(row.queue)], true);
+    for (int32_t i = 0; i < row.start_deps; ++i) {
+      const DepRow& dep = tables_.deps[size_t(row.deps_begin + i)];
+      merge(dep.task, !dep.on_start);
+    }
+    clocks[size_t(index)] = before_;
+  }
+
+  bool is_free(const std::vector<int32_t>& holders) {
+    return std::all_of(holders.begin(), holders.end(), [&](int32_t holder) {
+      return holder < before_[size_t(task(holder).queue)];
+    });
+  }
+
+  int32_t take_slot(int32_t index, const std::vector<int32_t>& readers) {
+    constexpr size_t kLook = 16;  // slots tried, oldest first: more finds few and costs time
+    const size_t count = std::min(kLook, holders_.size());
+    for (size_t i = 0; i < count; ++i) {
+      const int32_t slot = holders_.front().first;
+      auto holders = std::move(holders_.front().second);
+      holders_.erase(holders_.begin());
+      const bool free = is_free(holders);
+      if (free) holders = {index};
+      if (free) holders.insert(holders.end(), readers.begin(), readers.end());
+      holders_.push_back({slot, std::move(holders)});
+      if (free) return slot;
+    }
+    std::vector<int32_t> holders{index};
+    holders.insert(holders.end(), readers.begin(), readers.end());
+    holders_.push_back({table_.slot_count, std::move(holders)});
+    return table_.slot_count++;
+  }
+
+  void reuse_slots() {
+    std::vector<std::vector<int32_t>> clocks(size_t(table_.task_count));
+    std::vector<int32_t> previous(size_t(table_.queue_count), kNone);
+    for (int32_t index = 0; index < table_.task_count; ++index) {
+      look_back(index, clocks, previous);
+      previous[size_t(task(index).queue)] = index;
+      if (!readers_[0][size_t(index)].empty()) {
+        task(index).end_slot = take_slot(index, readers_[0][size_t(index)]);
+      }
+      if (!readers_[1][size_t(index)].empty()) {
+        task(index).start_slot = take_slot(index, readers_[1][size_t(index)]);
+      }
+    }
+  }
+
+  const lower::Program& program_;
+  int32_t role_;
+  bool keep_times_;
+  LaneTables& tables_;
+  RoleTable table_;
+  size_t first_dep_ = 0;
+  std::vector<std::vector<int32_t>> readers_[2];
+  std::vector<int32_t> before_;
+  // Slots with the task that wrote last and its readers, longest unused first.
+  std::vector<std::pair<int32_t, std::vector<int32_t>>> holders_;
+};
+
+}  // namespace
+
+LaneTables make_lane_tables(const fold::System& system, bool keep_times) {
+  LaneTables tables;
+  for (size_t role = 0; role < system.roles.size(); ++role) {
+    RoleMaker(*system.roles[role], int32_t(role), keep_times, tables).make();
+  }
+  return tables;
+}
+
+}  // namespace trnsim::simulate
