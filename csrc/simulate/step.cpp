@@ -14,9 +14,12 @@ namespace {
 
 const char* backend_name(Backend backend) {
   switch (backend) {
-    case Backend::cpp: return "cpp";
-    case Backend::omp: return "omp";
-    case Backend::cuda: return "cuda";
+    case Backend::cpp:
+      return "cpp";
+    case Backend::omp:
+      return "omp";
+    case Backend::cuda:
+      return "cuda";
   }
   return "?";
 }

@@ -46,7 +46,7 @@ struct SimulateOptions {
   Engine engine = Engine::bulk;
   Backend backend = Backend::cpp;
   bool certify = false;          // check the max-min certificate at every solve
-  bool keep_times = true;         // else starts_ps and ends_ps stay empty (bulk only)
+  bool keep_times = true;        // else starts_ps and ends_ps stay empty (bulk only)
   bool use_private = true;       // resolve private collectives inside the lane
   Progress* progress = nullptr;  // or null; not owned
 };

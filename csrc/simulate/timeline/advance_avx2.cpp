@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 // SPDX-FileCopyrightText: The trnsim authors
 //
-// The same functor for processors with AVX2. The pragma stands behind the headers of others, so that
-// no inline function that the rest of the program shares is compiled for it.
+// The same functor for processors with AVX2. The pragma stands behind the headers of others, so
+// that no inline function that the rest of the program shares is compiled for it.
 #if defined(__x86_64__)
 #include <cstdint>
 #include <string>

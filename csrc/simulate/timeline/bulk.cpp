@@ -25,9 +25,12 @@ Backend available_backend(Backend asked, std::string& why) {
 std::unique_ptr<Lanes> make_bulk_lanes(const fold::System& system, Backend backend,
                                        bool keep_times) {
   switch (backend) {
-    case Backend::cpp: return make_cpp_lanes(system, keep_times);
-    case Backend::omp: return make_omp_lanes(system, keep_times);
-    case Backend::cuda: return make_cuda_lanes(system, keep_times);
+    case Backend::cpp:
+      return make_cpp_lanes(system, keep_times);
+    case Backend::omp:
+      return make_omp_lanes(system, keep_times);
+    case Backend::cuda:
+      return make_cuda_lanes(system, keep_times);
   }
   return nullptr;
 }

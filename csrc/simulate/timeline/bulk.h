@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 // SPDX-FileCopyrightText: The trnsim authors
 //
-// Bulk lanes: every lane of the job advanced at once, to its next call, on Thrust's CPP, OMP or CUDA
-// system. Equal to reference.h to the last picosecond; bulk_functors.h holds the functor.
+// Bulk lanes: every lane of the job advanced at once, to its next call, on Thrust's CPP, OMP or
+// CUDA system. Equal to reference.h to the last picosecond; bulk_functors.h holds the functor.
 #pragma once
 
 #include <memory>

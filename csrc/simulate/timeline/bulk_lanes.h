@@ -281,8 +281,8 @@ class BulkLanes final : public Lanes {
   LaneTables tables_;
   std::vector<Tile> tiles_;
   std::vector<int32_t> lane_of_rank_, rank_of_lane_;
-  std::vector<int32_t> active_;      // tiles to advance
-  std::vector<uint8_t> is_active_;   // by tile
+  std::vector<int32_t> active_;     // tiles to advance
+  std::vector<uint8_t> is_active_;  // by tile
   int64_t queue_size_ = 0, call_size_ = 0, slot_size_ = 0;
 
   thrust::device_vector<RoleTable> roles_device_;

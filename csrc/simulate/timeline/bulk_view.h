@@ -19,12 +19,12 @@ inline constexpr int32_t kTileLanes = 64;
 
 struct Tile {
   int32_t role = 0;
-  int32_t lanes = 0;         // valid ones; the rest is padding whose results nobody reads
-  int64_t queue_base = 0;    // offsets of the tile's arrays, in elements
+  int32_t lanes = 0;       // valid ones; the rest is padding whose results nobody reads
+  int64_t queue_base = 0;  // offsets of the tile's arrays, in elements
   int64_t call_base = 0;
   int64_t slot_base = 0;
   int64_t lane_base = 0;
-  uint8_t is_scaled = 0;     // some lane has a factor other than 1
+  uint8_t is_scaled = 0;  // some lane has a factor other than 1
 };
 
 struct BulkView {
@@ -35,17 +35,17 @@ struct BulkView {
   const Tile* tiles = nullptr;
   const int32_t* factors = nullptr;  // [lane]
 
-  int32_t* heads = nullptr;      // [queue][lane] first task that has not ended
-  uint8_t* started = nullptr;    // [queue][lane] the head has started
-  int64_t* free_ps = nullptr;    // [queue][lane] end of the task before the head
-  int64_t* base_ps = nullptr;    // [queue][lane] end of a started head but for its bounds
-  int32_t* keys = nullptr;       // [queue][lane] scratch: the head, or kClosed
-  int32_t* arrived = nullptr;    // [call queue][lane] call that arrived in this run, or kNone
-  int64_t* arrival_ps = nullptr; // [call queue][lane]
-  int64_t* release_ps = nullptr; // [call queue][lane] end of the call at the head, or kNone
-  int64_t* times_ps = nullptr;   // [slot][lane]
-  uint64_t* hashes = nullptr;    // [lane] sum of mix64(seed ^ end)
-  int64_t* ended = nullptr;      // [lane] tasks that have ended
+  int32_t* heads = nullptr;       // [queue][lane] first task that has not ended
+  uint8_t* started = nullptr;     // [queue][lane] the head has started
+  int64_t* free_ps = nullptr;     // [queue][lane] end of the task before the head
+  int64_t* base_ps = nullptr;     // [queue][lane] end of a started head but for its bounds
+  int32_t* keys = nullptr;        // [queue][lane] scratch: the head, or kClosed
+  int32_t* arrived = nullptr;     // [call queue][lane] call that arrived in this run, or kNone
+  int64_t* arrival_ps = nullptr;  // [call queue][lane]
+  int64_t* release_ps = nullptr;  // [call queue][lane] end of the call at the head, or kNone
+  int64_t* times_ps = nullptr;    // [slot][lane]
+  uint64_t* hashes = nullptr;     // [lane] sum of mix64(seed ^ end)
+  int64_t* ended = nullptr;       // [lane] tasks that have ended
 };
 
 using AdvanceTile = void (*)(const BulkView& view, int32_t tile);

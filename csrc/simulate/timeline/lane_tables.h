@@ -7,8 +7,8 @@
 // ended exactly when the head of its queue is beyond d.
 //
 // Slots. A time that somebody will read lives in a slot of the lane's window. With every time kept,
-// the end of task t is in slot t and its start in slot tasks + t. Otherwise slots are reused: task b
-// may take the slot of task a when a and all readers of a come before b by queue order or
+// the end of task t is in slot t and its start in slot tasks + t. Otherwise slots are reused: task
+// b may take the slot of task a when a and all readers of a come before b by queue order or
 // dependence, so that no run-ahead of a queue can overwrite what a blocked one still needs.
 #pragma once
 
@@ -31,7 +31,7 @@ struct TaskRow {
   int32_t end_slot = kNone, start_slot = kNone;
   int16_t queue = 0;
   uint8_t is_call = 0;
-  uint8_t is_scaled = 0;   // by the rank's factor
+  uint8_t is_scaled = 0;  // by the rank's factor
 };
 
 // 24 bytes. Dependences that queue order implies are left out.

@@ -312,8 +312,8 @@ std::shared_ptr<const fold::System> many_ranks(uint64_t seed, int32_t ranks) {
   }
   const auto plan = [&](int32_t communicator, int32_t call) {
     const int32_t link = int32_t(random() % 16);
-    add_variable(*system, communicator, call, int64_t(random() % 2) * 700,
-                 int64_t(random() % 90), {{link, fold::kWeightOne}});
+    add_variable(*system, communicator, call, int64_t(random() % 2) * 700, int64_t(random() % 90),
+                 {{link, fold::kWeightOne}});
   };
   plan(add_group(*system, 1, world, "world"), 1);
   for (int32_t begin = 0; begin < ranks;) {

@@ -112,8 +112,8 @@ TEST(Bulk, CudaChangesNoDigit) {
                 seed);
   }
   const auto system = scenes::many_ranks(1, 1200);
-  expect_same(simulate_step(system, bulk(Backend::cuda)),
-              simulate_step(system, bulk(Backend::cpp)), 1);
+  expect_same(simulate_step(system, bulk(Backend::cuda)), simulate_step(system, bulk(Backend::cpp)),
+              1);
 }
 
 }  // namespace
