@@ -32,7 +32,7 @@ _LAZY = {
     "simulate": ("trnsim.simulate", None),
     "workload": ("trnsim.workload", None),
 }
-__all__ = sorted(_LAZY)
+__all__ = list(_LAZY)
 
 
 def __getattr__(name: str) -> Any:

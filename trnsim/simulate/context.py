@@ -46,7 +46,7 @@ class Simulation:
         self._workload = self._projection = None
         return self
 
-    def __exit__(self, kind: Any, value: Any, traceback: Any) -> None:
+    def __exit__(self, kind: type[BaseException] | None, *error: object) -> None:
         from trnsim.capture import script
 
         workload = script.stop_capture()

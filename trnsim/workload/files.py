@@ -159,7 +159,7 @@ def _names(table: str, column: str) -> list[str] | None:
 
 def _encode(table: str, columns: dict[str, Any]) -> bytes:
     import pyarrow as pa
-    import pyarrow.parquet as parquet
+    from pyarrow import parquet
 
     arrays = {}
     for column, values in columns.items():
@@ -184,7 +184,7 @@ def _encode(table: str, columns: dict[str, Any]) -> bytes:
 def _decode(table: str, content: bytes) -> dict[str, Any]:
     import numpy as np
     import pyarrow as pa
-    import pyarrow.parquet as parquet
+    from pyarrow import parquet
 
     columns: dict[str, Any] = {}
     for column, values in zip(
