@@ -14,6 +14,7 @@ from trnsim.errors import WorkloadError
 from trnsim.workload import Workload, is_run_file, load, load_run, save, save_run
 
 NAMES = st.text(st.characters(codec="utf-8", exclude_categories=["Cs"]), max_size=12)
+GROUPS = ["0..63", "0,8,17", "5", "start 0 axes 1x2 64x3"]
 SIGNATURES = [
     "aten::mm(self: bfloat16[4,8], mat2: bfloat16[8,2]{1,8}+16) -> (out0: bfloat16[4,2])",
     'aten::x(self!: float32[], mode="a \\" b", p=0.10000000149011612f, dims=[1,-2]) -> ()',
@@ -25,73 +26,66 @@ def ints(values, dtype=np.int64):
     return np.array(values, dtype=dtype)
 
 
+def drawn_calls(draw, calls, groups):
+    """The table of `calls` collectives in some of `groups` groups."""
+    many = lambda low, top: ints([draw(st.integers(low, top)) for _ in range(calls)])
+    splits = [draw(st.lists(st.integers(0, 2**40), max_size=3)) for _ in range(calls)]
+    return {
+        "kind": many(0, 10),
+        "group": many(0, groups - 1),
+        "bytes": many(0, 2**50),
+        "peer": many(-1, 5),
+        "tag": many(0, 5),
+        "async": many(0, 1).astype(bool),
+        "dtype": many(0, 18),
+        "splits_offsets": ints(np.cumsum([0] + [len(s) for s in splits])),
+        "splits_values": ints([b for s in splits for b in s]),
+    }
+
+
+def drawn_records(draw, signatures, modules, calls, storages):
+    """The tables of records and uses; each table's size is given."""
+    number = lambda low, top: draw(st.integers(low, top))
+    rows, uses = [], []
+    for _ in range(number(0, 10)):
+        kind = draw(st.sampled_from([0, 3, 4, 5, 6] + ([1, 2] if calls else [])))
+        named = {1: calls - 1, 2: 0, 6: number(0, 4)}
+        used = 2 + number(0, 2)  # at least as many as any signature has inputs
+        row = [number(0, signatures - 1) if kind == 0 else -1, number(0, modules - 1)]
+        row += [number(-1, 2**62), len(uses), used, number(0, 3), -1]
+        row += [named.get(kind, number(-1, 9)), number(-1, 2**62), kind]
+        rows.append([*row, number(0, 4), number(0, 1), number(0, 1)])
+        uses += [(number(0, storages - 1), number(0, 9)) for _ in range(used)]
+    names = list(small().to_columns()["records"])
+    records = {name: ints([row[i] for row in rows]) for i, name in enumerate(names)}
+    return records, {"storage": ints([u[0] for u in uses]), "version": ints([u[1] for u in uses])}
+
+
 @st.composite
 def tables(draw):
     """A Workload's tables that fit each other, small and otherwise arbitrary."""
-    count = lambda top=6: draw(st.integers(0, top))
-    storages = count() + 1
-    signatures = [draw(st.sampled_from(SIGNATURES)) for _ in range(count() + 1)]
-    modules = [""] + draw(st.lists(NAMES, max_size=3))
-    groups = draw(
-        st.lists(
-            st.sampled_from(["0..63", "0,8,17", "5", "start 0 axes 1x2 64x3"]),
-            min_size=1,
-            max_size=3,
-        )
-    )
-    calls = count(3)
-    splits = [draw(st.lists(st.integers(0, 2**40), max_size=3)) for _ in range(calls)]
-    rows, uses = [], []
-    for _ in range(count(10)):
-        kind = draw(st.sampled_from([0, 3, 4, 5, 6] + ([1, 2] if calls else [])))
-        signature = draw(st.integers(0, len(signatures) - 1)) if kind == 0 else -1
-        named = {1: calls - 1, 2: 0, 6: draw(st.integers(0, 4))}
-        payload = named.get(kind, draw(st.integers(-1, 9)))
-        used = 2 + count(2)  # at least as many as any signature has inputs
-        module, sequence = draw(st.integers(0, len(modules) - 1)), draw(st.integers(-1, 2**62))
-        rows.append(
-            (
-                signature,
-                module,
-                sequence,
-                len(uses),
-                used,
-                count(3),
-                -1,
-                payload,
-                draw(st.integers(-1, 2**62)),
-                kind,
-                draw(st.integers(0, 4)),
-                count(1),
-                count(1),
-            )
-        )
-        uses += [(draw(st.integers(0, storages - 1)), count(9)) for _ in range(used)]
-    names = ["signature", "module", "sequence_nr", "uses_begin", "uses_count", "stream", "region", "payload", "value", "kind", "phase", "no_grad", "fallback_read"]
+    number = lambda low, top: draw(st.integers(low, top))
+    storages, calls = number(1, 7), number(0, 3)
+    many = lambda low, top: ints([number(low, top) for _ in range(storages)])
+    signatures = draw(st.lists(st.sampled_from(SIGNATURES), min_size=1, max_size=7))
+    modules = ["", *draw(st.lists(NAMES, max_size=3))]
+    groups = draw(st.lists(st.sampled_from(GROUPS), min_size=1, max_size=3))
+    records, uses = drawn_records(draw, len(signatures), len(modules), calls, storages)
+    count = len(records["kind"])
     return {
-        "records": {name: ints([row[i] for row in rows]) for i, name in enumerate(names)},
-        "uses": {"storage": ints([u[0] for u in uses]), "version": ints([u[1] for u in uses])},
-        "calls": {
-            "kind": ints([draw(st.integers(0, 10)) for _ in range(calls)]),
-            "group": ints([draw(st.integers(0, len(groups) - 1)) for _ in range(calls)]),
-            "bytes": ints([draw(st.integers(0, 2**50)) for _ in range(calls)]),
-            "peer": ints([count() - 1 for _ in range(calls)]),
-            "tag": ints([count() for _ in range(calls)]),
-            "async": ints([count(1) for _ in range(calls)], bool),
-            "dtype": ints([draw(st.integers(0, 18)) for _ in range(calls)]),
-            "splits_offsets": ints(np.cumsum([0] + [len(s) for s in splits])),
-            "splits_values": ints([b for s in splits for b in s]),
-        },
+        "records": records,
+        "uses": uses,
+        "calls": drawn_calls(draw, calls, len(groups)),
         "storages": {
-            "bytes": ints([draw(st.integers(0, 2**45)) for _ in range(storages)]),
-            "born": ints([draw(st.integers(0, len(rows))) for _ in range(storages)]),
-            "died": ints([draw(st.integers(-1, len(rows))) for _ in range(storages)]),
-            "kind": ints([draw(st.integers(0, 7)) for _ in range(storages)]),
+            "bytes": many(0, 2**45),
+            "born": many(0, count),
+            "died": many(-1, count),
+            "kind": many(0, 7),
         },
         "allocations": {
             "record": ints([0] * storages),
             "storage": ints(range(storages)),
-            "stream": ints([count(2) for _ in range(storages)]),
+            "stream": many(0, 2),
             "is_free": ints([0] * storages, bool),
         },
         "signatures": {"text": signatures},
@@ -101,12 +95,12 @@ def tables(draw):
         "facts": {
             "role": "rank0",
             "rank": 1,
-            "world_size": 2 + count(),
+            "world_size": number(2, 9),
             "ranks_per_server": 1,
             "mode": draw(st.sampled_from(["phantom", "compute"])),
-            "seed": draw(st.integers(0, 2**64 - 1)),
-            "unknown_reads": count(),
-            "parameter_count": draw(st.integers(0, 2**60)),
+            "seed": number(0, 2**64 - 1),
+            "unknown_reads": number(0, 5),
+            "parameter_count": number(0, 2**60),
             "notes": draw(st.lists(NAMES)),
         },
     }

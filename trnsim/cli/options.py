@@ -18,6 +18,9 @@ class Mode(enum.StrEnum):
     compute = "compute"
 
 
+Machine = Annotated[
+    str, typer.Option(metavar="M", help="A machine's name, or a file ending in .toml.")
+]
 Chips = Annotated[int | None, typer.Option(metavar="N", help="Chips of the job (default 1).")]
 Ranks = Annotated[
     int | None, typer.Option(metavar="N", help="Ranks of the job, in place of chips.")

@@ -1,22 +1,16 @@
 # SPDX-License-Identifier: Apache-2.0
 # SPDX-FileCopyrightText: The trnsim authors
-"""Where a verb's output goes: results on stdout, progress on stderr, JSON alone on stdout."""
+"""Where a verb's output goes: results on stdout, JSON alone on stdout."""
 
 from __future__ import annotations
 
-import contextlib
 import json
 import os
 import sys
-import threading
-import time
-from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
 
 from trnsim.errors import ReportError
-
-_FIRST_S, _EVERY_S = 2.0, 10.0
 
 
 class JsonOutput:
@@ -46,33 +40,6 @@ class JsonOutput:
             real.write(text)
 
 
-@contextlib.contextmanager
-def progress(what: str, count: Callable[[], str] = str) -> Iterator[None]:
-    """Says on stderr that `what` goes on: after two seconds, then every ten."""
-    ended = threading.Event()
-    began = time.monotonic()
-
-    def tell() -> None:
-        wait = _FIRST_S
-        while not ended.wait(wait):
-            wait = _EVERY_S
-            state = count()
-            elapsed = f"{time.monotonic() - began:.0f} s"
-            print(
-                f"[trnsim] {what}: {elapsed}{', ' if state else ''}{state}",
-                file=sys.stderr,
-                flush=True,
-            )
-
-    teller = threading.Thread(target=tell, daemon=True, name="trnsim-progress")
-    teller.start()
-    try:
-        yield
-    finally:
-        ended.set()
-        teller.join()
-
-
 def check_out(directory: Path | None) -> None:
     """Refuses, before anything runs, a place that cannot become a folder."""
     if directory is None:
@@ -86,11 +53,25 @@ def check_out(directory: Path | None) -> None:
         raise ReportError(f"--out {directory}: '{existing}' cannot be written to: choose another")
 
 
-def show(projection: Any) -> None:
-    """Prints a projection: a table on a terminal, plain text in a pipe."""
+def finish(projection: Any, document: JsonOutput | None) -> None:
+    """Prints a projection: as JSON, as a table on a terminal, or as plain text in a pipe."""
+    if document is not None:
+        from trnsim.report import to_json
+
+        document.write(to_json(projection))
+        return
     from rich.console import Console
 
     from trnsim.report import render_terminal
 
     sys.stdout.flush()
     render_terminal(projection, Console(highlight=False))
+
+
+def claim_json(wanted: bool) -> JsonOutput | None:
+    """The one owner of stdout from here on, if --json was given."""
+    if not wanted:
+        return None
+    document = JsonOutput()
+    document.claim()
+    return document

@@ -54,26 +54,17 @@ def project(
         else saved.get("ranks_per_chip"),
         overrides=[*(saved.get("overrides", []) if same_machine else []), *(overrides or [])],
     )
-    document = output.JsonOutput()
-    if as_json:
-        document.claim()
-    with output.progress("simulating"):
-        projection = trnsim.project(
-            loaded.workload,
-            job.machine,
-            chips=job.placement.chips,
-            ranks_per_chip=job.placement.ranks_per_chip,
-            step=step,
-            top=top,
-        )
+    document = output.claim_json(as_json)
+    projection = trnsim.project(
+        loaded.workload,
+        job.machine,
+        chips=job.placement.chips,
+        ranks_per_chip=job.placement.ranks_per_chip,
+        step=step,
+        top=top,
+    )
     if out is not None:
         from trnsim.report import write_outputs
 
-        out.mkdir(parents=True, exist_ok=True)
         write_outputs(projection, out)
-    if as_json:
-        from trnsim.report import to_json
-
-        document.write(to_json(projection))
-    else:
-        output.show(projection)
+    output.finish(projection, document)

@@ -34,9 +34,7 @@ def run(
         list[str] | None, typer.Argument(metavar="[ARGS]...", help="The script's own arguments.")
     ] = None,
     is_module: Annotated[bool, typer.Option("-m", help="SCRIPT is a module's name.")] = False,
-    machine: Annotated[
-        str, typer.Option(metavar="M", help="A machine's name, or a file ending in .toml.")
-    ] = "trn2",
+    machine: options.Machine = "trn2",
     chips: options.Chips = None,
     ranks: options.Ranks = None,
     ranks_per_chip: options.RanksPerChip = None,
@@ -67,37 +65,17 @@ def run(
     job = make_job(
         machine, chips=chips, ranks=ranks, ranks_per_chip=ranks_per_chip, overrides=overrides or []
     )
-    document = output.JsonOutput()
-    if as_json:
-        document.claim()
-    captured = _capture(
-        script,
-        arguments or [],
-        is_module,
-        job,
-        mode,
-        no_oom,
-        (2 if step is None else step + 1) if stop_after_step else None,
-    )
+    document = output.claim_json(as_json)
+    last = None if not stop_after_step else 2 if step is None else step + 1
+    captured = _capture(script, arguments or [], is_module, job, mode, no_oom, last)
     if captured.exit_code != 0:
         _explain(captured)
         raise typer.Exit(captured.exit_code)
     projection = _project(captured.workload, job, step, top)
     if out is not None:
-        _write(
-            out,
-            projection,
-            captured.workload,
-            job,
-            script,
-            [*(["-m"] if is_module else []), script, *(arguments or [])],
-        )
-    if as_json:
-        from trnsim.report import to_json
-
-        document.write(to_json(projection))
-    else:
-        output.show(projection)
+        command = [*(["-m"] if is_module else []), script, *(arguments or [])]
+        _write(out, projection, job, script, command)
+    output.finish(projection, document)
 
 
 def _check(script: str, is_module: bool, step: int | None) -> None:
@@ -147,25 +125,22 @@ def _explain(captured: Any) -> None:
 def _project(workload: Any, job: Job, step: int | None, top: int) -> Any:
     import trnsim
 
-    with output.progress("simulating"):
-        return trnsim.project(
-            workload,
-            job.machine,
-            chips=job.placement.chips,
-            ranks_per_chip=job.placement.ranks_per_chip,
-            step=step,
-            top=top,
-        )
+    place = job.placement
+    return trnsim.project(
+        workload,
+        job.machine,
+        chips=place.chips,
+        ranks_per_chip=place.ranks_per_chip,
+        step=step,
+        top=top,
+    )
 
 
-def _write(
-    out: Path, projection: Any, workload: Any, job: Job, script: str, command: list[str]
-) -> None:
+def _write(out: Path, projection: Any, job: Job, script: str, command: list[str]) -> None:
     from trnsim.report import write_outputs
     from trnsim.simulate.context import manifest_of
     from trnsim.workload import save_run
 
-    out.mkdir(parents=True, exist_ok=True)
-    with output.progress("writing"):
-        write_outputs(projection, out)
-        save_run(out / f"{Path(script).stem}.trnsim", [workload], **manifest_of(job, command))
+    write_outputs(projection, out)
+    run = out / f"{Path(script).stem}.trnsim"
+    save_run(run, [projection.workload], **manifest_of(job, command))

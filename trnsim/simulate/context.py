@@ -87,7 +87,6 @@ class Simulation:
         from trnsim.workload import save_run
 
         folder = Path(directory)
-        folder.mkdir(parents=True, exist_ok=True)
         write_outputs(self.projection, folder)
         save_run(folder / f"{name}.trnsim", [self.workload], **manifest_of(self.job))
         return folder
