@@ -16,6 +16,7 @@ from pathlib import Path
 import typer
 
 from trnsim.cli import options, output
+from trnsim.errors import TrnSimError
 
 
 @dataclass(frozen=True)
@@ -95,20 +96,18 @@ def _torch() -> Check:
 
 def _extension() -> Check:
     """Whether _torch was built for the torch that is here; in a child, since it may not load."""
-    code = (
-        "import torch, trnsim._torch as t; "
-        "print(getattr(t, 'torch_minor', torch.__version__.rsplit('.', 1)[0]))"
-    )
-    child = _python(code)
+    from trnsim import torch_version
+
+    try:
+        torch_version.check_torch()
+    except (TrnSimError, metadata.PackageNotFoundError) as error:
+        found, _, way_out = str(error).partition(": ")
+        return Check("trnsim._torch", False, found, way_out or "pip install torch==2.14.1")
+    child = _python("import torch, trnsim._torch")
     if child.returncode == 0:
-        return Check("trnsim._torch", True, f"built for torch {child.stdout.strip()}")
+        return Check("trnsim._torch", True, f"built for torch {torch_version.built_for()}")
     last = (child.stderr.strip().splitlines() or [f"exit code {child.returncode}"])[-1]
-    return Check(
-        "trnsim._torch",
-        False,
-        last,
-        "build it against the torch that is here: pip install --no-build-isolation .",
-    )
+    return Check("trnsim._torch", False, last, "install again: pip install --no-build-isolation .")
 
 
 def _plugins() -> Check:

@@ -1,0 +1,141 @@
+# SPDX-License-Identifier: Apache-2.0
+# SPDX-FileCopyrightText: The trnsim authors
+"""`trnsim run`: the script is its own, and the report follows it."""
+
+import json
+import subprocess
+import sys
+import textwrap
+
+import pytest
+
+pytest.importorskip("trnsim._torch")
+
+TRAIN = """
+    import os, sys
+    import torch
+    device = torch.accelerator.current_accelerator()
+    print("arguments", sys.argv[1:], "device", device.type)
+    model = torch.nn.Linear(64, 64).to(device)
+    optimizer = torch.optim.SGD(model.parameters(), lr=0.1)
+    for step in range(4):
+        loss = model(torch.ones(8, 64, device=device)).square().mean()
+        loss.backward()
+        optimizer.step()
+        optimizer.zero_grad()
+        print("step", step, flush=True)
+"""
+
+
+def write(folder, text, name="train.py"):
+    """A script of these lines."""
+    (folder / name).write_text(textwrap.dedent(text))
+    return folder / name
+
+
+def trnsim(*arguments, cwd=None):
+    """Runs the command and returns what it did."""
+    return subprocess.run(
+        [sys.executable, "-m", "trnsim", *map(str, arguments)],
+        cwd=cwd,
+        capture_output=True,
+        text=True,
+        timeout=300,
+        check=False,
+    )
+
+
+def test_the_script_keeps_its_arguments_and_its_prints(tmp_path):
+    done = trnsim("run", write(tmp_path, TRAIN), "--help", "--chips", "9", "--", "-x")
+    assert done.returncode == 0, done.stderr
+    assert "arguments ['--help', '--chips', '9', '--', '-x'] device trn" in done.stdout
+    assert done.stdout.index("step 3") < done.stdout.index("step time")
+
+
+def test_a_module_runs_by_its_name_with_its_arguments(tmp_path):
+    write(tmp_path, TRAIN, "training.py")
+    done = trnsim("run", "-m", "training", "--lr", "3", cwd=tmp_path)
+    assert done.returncode == 0, done.stderr
+    assert "arguments ['--lr', '3']" in done.stdout
+
+
+def test_json_is_alone_on_stdout_whatever_prints(tmp_path):
+    noisy = TRAIN + textwrap.dedent("""
+    os.write(1, b"from C\\n")
+    import atexit, subprocess
+    subprocess.run(["echo", "from a child"])
+    atexit.register(print, "at exit")
+    """).replace("\n", "\n    ")
+    done = trnsim("run", "--json", write(tmp_path, noisy))
+    assert done.returncode == 0, done.stderr
+    document = json.loads(done.stdout)
+    assert document["step_time_s"] > 0 and document["chips"] == 1
+    for line in ("step 3", "from C", "from a child", "at exit"):
+        assert line in done.stderr
+
+
+def test_an_exception_has_the_scripts_traceback_and_not_ours(tmp_path):
+    script = write(tmp_path, TRAIN + "\n    raise ValueError('mine')\n")
+    done = trnsim("run", "--out", tmp_path / "out", script)
+    assert done.returncode == 1
+    traceback = done.stderr[done.stderr.index("Traceback") :]
+    assert traceback.rstrip().endswith("ValueError: mine")
+    assert str(script) in traceback and "trnsim/" not in traceback and "runpy" not in traceback
+    assert not (tmp_path / "out").exists()
+
+
+def test_the_exit_code_is_the_scripts(tmp_path):
+    for code, text in ((0, "0"), (7, "7"), (1, "'a message'")):
+        done = trnsim("run", write(tmp_path, TRAIN + f"\n    sys.exit({text})\n"))
+        assert done.returncode == code, done.stderr
+        assert ("step time" in done.stdout) == (code == 0)
+
+
+def test_a_script_without_an_op_on_the_device_is_refused_with_the_device(tmp_path):
+    done = trnsim("run", write(tmp_path, "import torch\nx = torch.ones(3) + 1\n"))
+    assert done.returncode == 2
+    line = done.stderr.strip().splitlines()[-1]
+    assert line.startswith("trnsim: ") and "cpu" in line
+
+
+def test_the_script_ends_after_the_measured_step_only_when_asked(tmp_path):
+    script = write(tmp_path, TRAIN + "\n    print('the end')\n")
+    for options, steps in (([], 4), (["--stop-after-step"], 2), (["--step", "0"], 4)):
+        done = trnsim("run", *options, script)
+        assert done.returncode == 0, done.stderr
+        assert done.stdout.count("step ") >= steps and f"step {steps}\n" not in done.stdout
+        assert ("the end" in done.stdout) == (steps == 4)
+    done = trnsim("run", "--step", "4", script)
+    assert done.returncode == 2 and "4 steps" in done.stderr
+
+
+def test_out_leaves_a_run_file_that_projects_to_the_same(tmp_path):
+    script, out = write(tmp_path, TRAIN), tmp_path / "deep" / "out"
+    first = trnsim("run", "--json", "--out", out, "--set", "chip.hbm.bandwidth=1TB/s", script)
+    assert first.returncode == 0, first.stderr
+    assert (out / "train.trnsim").is_file() and (out / "trace.pftrace").is_file()
+    again = trnsim("project", out / "train.trnsim", "--json")
+    assert again.returncode == 0, again.stderr
+    a, b = json.loads(first.stdout), json.loads(again.stdout)
+    for key in ("step_time_s", "timeline_hash", "workload_hash", "machine_hash", "chips"):
+        assert a[key] == b[key], key
+    other = trnsim("project", out / "train.trnsim", "--machine", "h100", "--json")
+    assert other.returncode == 0, other.stderr
+    assert json.loads(other.stdout)["machine"] == "h100"
+
+
+def test_phantom_and_compute_ask_the_device_for_the_same(tmp_path):
+    script = write(tmp_path, TRAIN)
+    for mode in ("phantom", "compute"):
+        done = trnsim("run", "--mode", mode, "--out", tmp_path / mode, script)
+        assert done.returncode == 0, done.stderr
+    runs = [tmp_path / mode / "train.trnsim" for mode in ("phantom", "compute")]
+    done = trnsim("diff", *runs)
+    assert done.returncode == 0, done.stdout
+
+
+def test_an_undistributed_script_uses_one_of_its_chips(tmp_path):
+    script = write(tmp_path, TRAIN)
+    done = trnsim("run", "--machine", "trn2-ultra", "--chips", "64", script)
+    assert done.returncode == 0, done.stderr
+    assert "1 of 64 chips used: the script is not distributed" in done.stdout
