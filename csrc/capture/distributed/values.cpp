@@ -1,0 +1,147 @@
+// SPDX-License-Identifier: Apache-2.0
+// SPDX-FileCopyrightText: The trnsim authors
+#include "capture/distributed/values.h"
+
+#include <ATen/ATen.h>
+
+#include <limits>
+
+#include "capture/distributed/host_values.h"
+
+namespace trnsim::capture::distributed {
+namespace {
+
+using c10d::ReduceOp;
+
+// value * factor, where what overflows becomes the largest finite value.
+void multiply_saturating(at::Tensor& value, int64_t factor) {
+  if (factor == 1) return;
+  if (c10::isIntegralType(value.scalar_type(), false)) {
+    int64_t low = 0, high = 0;
+    AT_DISPATCH_INTEGRAL_TYPES(value.scalar_type(), "limits", [&] {
+      low = static_cast<int64_t>(std::numeric_limits<scalar_t>::lowest());
+      high = static_cast<int64_t>(std::numeric_limits<scalar_t>::max());
+    });
+    const at::Tensor above = value.gt(high / factor), below = value.lt(low / factor);
+    value.mul_(factor).masked_fill_(above, high).masked_fill_(below, low);
+  } else if (value.scalar_type() == at::kHalf) {
+    constexpr double kLargest = 65504;
+    const at::Tensor wide = value.to(at::kFloat);
+    const at::Tensor scaled = wide.mul(static_cast<double>(factor)).clamp_(-kLargest, kLargest);
+    value.copy_(at::where(wide.isinf(), wide, scaled));
+  } else {
+    value.mul_(static_cast<double>(factor));
+  }
+}
+
+// value^exponent by repeated squaring is what ranks multiplied together give; integers saturate
+// through float64, which is exact as long as the result is.
+void raise_saturating(at::Tensor& value, int64_t exponent) {
+  if (exponent == 1) return;
+  const at::Tensor power = value.to(at::kDouble).pow(static_cast<double>(exponent));
+  if (c10::isIntegralType(value.scalar_type(), false)) {
+    double low = 0, high = 0;
+    AT_DISPATCH_INTEGRAL_TYPES(value.scalar_type(), "limits", [&] {
+      low = static_cast<double>(std::numeric_limits<scalar_t>::lowest());
+      high = static_cast<double>(std::numeric_limits<scalar_t>::max());
+    });
+    // The largest int64 is no float64: the next one below it is.
+    if (value.scalar_type() == at::kLong) high = std::nextafter(high, 0.0);
+    value.copy_(power.clamp(low, high));
+  } else {
+    value.copy_(power);
+  }
+}
+
+void reduce_values(at::Tensor& value, const ReduceOp& op, int64_t ranks) {
+  const bool is_bool = value.scalar_type() == at::kBool;
+  switch (static_cast<ReduceOp::RedOpType>(op)) {
+    case ReduceOp::SUM:
+      if (!is_bool) multiply_saturating(value, ranks);
+      return;
+    case ReduceOp::PREMUL_SUM: {
+      const auto* factor = static_cast<c10d::NCCLPreMulSumSupplement*>(op.supplement_.get());
+      if (factor->tensor_factor.defined()) {
+        value.mul_(host_values(factor->tensor_factor).value_or(at::ones({}, value.options())));
+      } else {
+        value.mul_(factor->double_factor);
+      }
+      multiply_saturating(value, ranks);
+      return;
+    }
+    case ReduceOp::PRODUCT:
+      if (!is_bool) raise_saturating(value, ranks);
+      return;
+    case ReduceOp::BXOR:
+      if (ranks % 2 == 0) value.zero_();
+      return;
+    case ReduceOp::AVG: case ReduceOp::MIN: case ReduceOp::MAX: case ReduceOp::BAND:
+    case ReduceOp::BOR: case ReduceOp::UNUSED:
+      return;
+  }
+}
+
+// Complex sums are sums of the parts; float8 has no arithmetic on the CPU and keeps its values.
+bool has_arithmetic(const at::Tensor& tensor) {
+  return !c10::isFloat8Type(tensor.scalar_type());
+}
+
+}  // namespace
+
+void reduce_in_place(const at::Tensor& tensor, const ReduceOp& op, int64_t ranks) {
+  const at::AutoDispatchBelowADInplaceOrView guard;
+  std::optional<at::Tensor> values = host_values(tensor);
+  if (values && has_arithmetic(*values)) reduce_values(*values, op, ranks);
+}
+
+void fill_with(const at::Tensor& output, const at::Tensor& input) {
+  const at::AutoDispatchBelowADInplaceOrView guard;
+  const std::optional<at::Tensor> source = host_values(input);
+  if (!source) {
+    forget_values(output);
+    return;
+  }
+  std::optional<at::Tensor> target = host_values_to_write(output);
+  if (!target || target->numel() == 0) return;
+  if (source->numel() == 0) {
+    target->zero_();
+    return;
+  }
+  const at::Tensor flat = source->reshape({-1});
+  const int64_t copies = (target->numel() + flat.numel() - 1) / flat.numel();
+  if (copies == 1) {
+    target->copy_(flat.narrow(0, 0, target->numel()).view(target->sizes()));
+  } else if (target->is_contiguous() && target->numel() % flat.numel() == 0) {
+    target->view({copies, flat.numel()}).copy_(flat.unsqueeze(0));
+  } else {
+    target->copy_(
+        flat.repeat({copies}).narrow(0, 0, target->numel()).view(target->sizes()));
+  }
+}
+
+void reduce_slice(const at::Tensor& output, const at::Tensor& input, int64_t index, int64_t count,
+                  const ReduceOp& op, int64_t ranks) {
+  const at::AutoDispatchBelowADInplaceOrView guard;
+  const std::optional<at::Tensor> source = host_values(input);
+  if (!source) {
+    forget_values(output);
+    return;
+  }
+  std::optional<at::Tensor> target = host_values_to_write(output);
+  if (!target) return;
+  const int64_t length = source->numel() / count;
+  target->copy_(source->reshape({-1}).narrow(0, index * length, length).view(target->sizes()));
+  if (has_arithmetic(*target)) reduce_values(*target, op, ranks);
+}
+
+void fill_from_elsewhere(const at::Tensor& output) {
+  const at::AutoDispatchBelowADInplaceOrView guard;
+  if (!values_are_computed(output)) {
+    forget_values(output);
+    return;
+  }
+  std::optional<at::Tensor> target = host_values_to_write(output);
+  if (target) target->zero_();
+}
+
+}  // namespace trnsim::capture::distributed
