@@ -1,0 +1,285 @@
+# SPDX-License-Identifier: Apache-2.0
+# SPDX-FileCopyrightText: The trnsim authors
+"""What a recording learns from Python: modules, optimizers, recomputation, and where steps end.
+
+The recorder sees ops. Which module they belong to, that an optimizer runs, or that a checkpointed
+function runs again is known to Python alone; here it is told to the recorder. All of it is in force
+only while a recording runs. Each module call costs about a microsecond.
+"""
+
+from __future__ import annotations
+
+import functools
+import threading
+import weakref
+from collections.abc import Callable, Iterable
+from typing import Any
+
+import torch
+from torch.nn import Module
+
+from trnsim import _torch
+
+_recording = _torch.recording
+_graph_task = torch._C._current_graph_task_id
+
+
+class StopCapture(BaseException):
+    """Ends a script once enough steps are recorded; not an Exception, so that scripts pass it."""
+
+
+class _PerThread(threading.local):
+    def __init__(self) -> None:
+        self.paths: list[str] = []  # of the module calls that this thread is in
+        self.optimizers: list[Any] = []  # whose step() this thread is in
+
+
+class ModulePaths:
+    """Names modules by their path from the root that was called: "layers.0.attn".
+
+    The first root's paths stand alone; those of any other root begin with its class name, numbered
+    when several roots share it. A module that belongs to no root (made during a forward) is named
+    by its class below its caller.
+    """
+
+    def __init__(self) -> None:
+        self._paths: dict[int, tuple[weakref.ref[Module], str]] = {}
+        self._roots: dict[str, int] = {}
+        self._has_root = False
+
+    def of(self, module: Module, callers: list[str]) -> str:
+        entry = self._paths.get(id(module))
+        if entry is not None and entry[0]() is module:
+            return entry[1]
+        if callers:
+            name = type(module).__name__
+            path = f"{callers[-1]}.{name}" if callers[-1] else name
+            self._paths[id(module)] = (weakref.ref(module), path)
+            return path
+        return self._add_root(module)
+
+    def _add_root(self, root: Module) -> str:
+        prefix = self._prefix(root) if self._has_root or not _has_parameters(root) else ""
+        self._has_root = self._has_root or not prefix
+        for name, module in root.named_modules():
+            if isinstance(root, torch.nn.parallel.DistributedDataParallel):
+                name = name.removeprefix("module").removeprefix(".")
+            path = f"{prefix}.{name}" if prefix and name else prefix or name
+            entry = self._paths.get(id(module))
+            if entry is None or entry[0]() is not module or module is root:
+                self._paths[id(module)] = (weakref.ref(module), path)
+        return self._paths[id(root)][1]
+
+    def _prefix(self, root: Module) -> str:
+        name = type(root).__name__
+        count = self._roots[name] = self._roots.get(name, 0) + 1
+        return name if count == 1 else f"{name}#{count}"
+
+
+def _has_parameters(module: Module) -> bool:
+    return next(module.parameters(), None) is not None
+
+
+def _tensors(value: Any, depth: int = 0) -> Iterable[torch.Tensor]:
+    """Tensors in arguments, also in lists, tuples and dictionaries up to two levels down."""
+    if isinstance(value, torch.Tensor):
+        yield value
+    elif depth < 3 and isinstance(value, (list, tuple)):
+        for part in value:
+            yield from _tensors(part, depth + 1)
+    elif depth < 3 and isinstance(value, dict):
+        for part in value.values():
+            yield from _tensors(part, depth + 1)
+
+
+class Hooks:
+    """The state of one recording. ``stop_after_step``: end the script after so many whole steps."""
+
+    def __init__(self, stop_after_step: int | None = None) -> None:
+        self.stop_after_step = stop_after_step
+        self.devices: dict[str, None] = {}  # kinds of device seen, in the order of their sight
+        self.parameter_count = 0
+        self._modules = ModulePaths()
+        self._seen_roots: weakref.WeakSet[Module] = weakref.WeakSet()
+        self._thread = _PerThread()
+        self._optimizer_ids: weakref.WeakKeyDictionary[Any, int] = weakref.WeakKeyDictionary()
+        self._optimizer_count = 0
+        self._with_state: weakref.WeakSet[Any] = weakref.WeakSet()
+        self._counted: set[int] = set()
+        self._stepped = False
+        self._steps = 0
+        self._handles: list[Any] = []
+
+    # --- modules --------------------------------------------------------------------------------
+
+    def recorded_call(self, original: Callable[..., Any]) -> Callable[..., Any]:
+        """Replaces ``torch.nn.Module.__call__``."""
+        thread, path_of = self._thread, self._modules.of
+        push, pop = _recording.push_module, _recording.pop_module
+
+        @functools.wraps(original)
+        def __call__(module: Module, *args: Any, **kwargs: Any) -> Any:  # noqa: N807
+            paths = thread.paths
+            path = path_of(module, paths)
+            if not paths:
+                self._begin_outermost(module, args, kwargs)
+            paths.append(path)
+            push(path)
+            try:
+                return original(module, *args, **kwargs)
+            finally:
+                pop()
+                paths.pop()
+
+        return __call__
+
+    def _begin_outermost(self, module: Module, args: tuple[Any, ...], kwargs: Any) -> None:
+        if _graph_task() != -1:
+            return  # a checkpointed function that runs again
+        if module not in self._seen_roots:
+            self._seen_roots.add(module)
+            for parameter in module.parameters():
+                _recording.set_parameter(parameter)
+            for buffer in module.buffers():
+                _recording.set_buffer(buffer)
+        samples = -1
+        for tensor in _tensors((args, kwargs)):
+            self.devices[tensor.device.type] = None
+            if samples < 0 and tensor.dim() > 0:
+                samples = tensor.size(0)
+            if not tensor.requires_grad and not isinstance(tensor, torch.nn.Parameter):
+                _recording.set_input(tensor)
+        if torch.is_grad_enabled() and module.training and _has_parameters(module):
+            self._begin_forward(samples)
+
+    def _begin_forward(self, samples: int) -> None:
+        if self._stepped:
+            self._stepped = False
+            self._steps += 1
+            if self._steps == self.stop_after_step:
+                raise StopCapture
+        _recording.mark_forward_begin(samples)
+
+    # --- optimizers -----------------------------------------------------------------------------
+
+    def install(self) -> None:
+        """Registers torch's own hooks around every optimizer's step."""
+        from torch.optim.optimizer import (
+            register_optimizer_step_post_hook,
+            register_optimizer_step_pre_hook,
+        )
+
+        self._handles = [
+            register_optimizer_step_pre_hook(self._before_step),
+            register_optimizer_step_post_hook(self._after_step),
+        ]
+
+    def remove(self) -> None:
+        for handle in self._handles:
+            handle.remove()
+        self._handles = []
+        while self._thread.optimizers:
+            self._leave_optimizer()
+
+    def _id_of(self, optimizer: Any) -> int:
+        if optimizer not in self._optimizer_ids:
+            self._optimizer_ids[optimizer] = self._optimizer_count
+            self._optimizer_count += 1
+        return self._optimizer_ids[optimizer]
+
+    def _before_step(self, optimizer: Any, args: Any, kwargs: Any) -> None:
+        identity = self._id_of(optimizer)
+        if identity not in self._counted:
+            self._counted.add(identity)
+            self._add_parameters(optimizer)
+        running = self._thread.optimizers
+        if any(other is optimizer for other in running):  # its last step raised an exception
+            while running:
+                self._leave_optimizer()
+        if not running:
+            _recording.mark_optimizer_begin(identity)
+        running.append(optimizer)
+        _recording.push_optimizer()
+
+    def _add_parameters(self, optimizer: Any) -> None:
+        for group in optimizer.param_groups:
+            for parameter in group["params"]:
+                self.devices[parameter.device.type] = None
+                self.parameter_count += parameter.numel()
+                _recording.set_parameter(parameter)
+
+    def _after_step(self, optimizer: Any, args: Any, kwargs: Any) -> None:
+        self._leave_optimizer()
+        if not self._thread.optimizers:
+            _recording.mark_optimizer_end(self._id_of(optimizer))
+            self._stepped = True
+        if optimizer not in self._with_state:
+            self._with_state.add(optimizer)
+            for tensor in _tensors(list(optimizer.state.values())):
+                _recording.set_optimizer_state(tensor)
+
+    def _leave_optimizer(self) -> None:
+        self._thread.optimizers.pop()
+        _recording.pop_optimizer()
+
+    def recorded_skip(self, original: Callable[..., Any]) -> Callable[..., Any]:
+        """Replaces ``GradScaler._maybe_opt_step``, which leaves the step out after an overflow."""
+
+        @functools.wraps(original)
+        def _maybe_opt_step(scaler: Any, optimizer: Any, *args: Any, **kwargs: Any) -> Any:
+            before, self._stepped = self._stepped, False
+            result = original(scaler, optimizer, *args, **kwargs)
+            if not self._stepped:
+                _recording.mark_optimizer_skipped(self._id_of(optimizer))
+            self._stepped = True
+            return result
+
+        return _maybe_opt_step
+
+
+# --- recomputation ------------------------------------------------------------------------------
+
+
+class _Again:
+    """A checkpointed function: its first run is the forward, every later one is recomputation."""
+
+    def __init__(self, function: Callable[..., Any]) -> None:
+        self._function = function
+        self._has_run = False
+
+    def __call__(self, *args: Any, **kwargs: Any) -> Any:
+        if not self._has_run:
+            self._has_run = True
+            return self._function(*args, **kwargs)
+        return recomputed(self._function, *args, **kwargs)
+
+
+def recomputed(function: Callable[..., Any], *args: Any, **kwargs: Any) -> Any:
+    """Calls the function with its ops recorded as recomputation."""
+    _recording.push_recomputation()
+    try:
+        return function(*args, **kwargs)
+    finally:
+        _recording.pop_recomputation()
+
+
+def recorded_reentrant(original: Callable[..., Any]) -> Callable[..., Any]:
+    """Replaces ``CheckpointFunction.forward``."""
+
+    @functools.wraps(original)
+    def forward(ctx: Any, run_function: Callable[..., Any], *args: Any) -> Any:
+        return original(ctx, _Again(run_function), *args)
+
+    return forward
+
+
+def recorded_frame(original: Callable[..., None]) -> Callable[..., None]:
+    """Replaces ``_CheckpointFrame.__init__`` of the non-reentrant checkpoint."""
+
+    @functools.wraps(original)
+    def __init__(  # noqa: N807
+        frame: Any, recompute_fn: Callable[..., Any], *args: Any, **kwargs: Any
+    ) -> None:
+        original(frame, functools.partial(recomputed, recompute_fn), *args, **kwargs)
+
+    return __init__

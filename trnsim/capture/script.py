@@ -1,0 +1,276 @@
+# SPDX-License-Identifier: Apache-2.0
+# SPDX-FileCopyrightText: The trnsim authors
+"""Runs a training script unchanged and hands out what it asked of the device.
+
+``run_script`` is ``trnsim run``; ``start_capture`` and ``stop_capture`` are the two halves that
+``trnsim.simulate`` puts around a block of code.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import gc
+import os
+import runpy
+import sys
+import types
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+from typing import Any
+
+import torch
+import torch.distributed as dist
+
+from trnsim import _torch
+from trnsim.capture import patches, process_group
+from trnsim.capture.hooks import Hooks, StopCapture
+from trnsim.capture.world import World
+from trnsim.errors import CaptureError
+
+
+@dataclass
+class CaptureResult:
+    """What a script left.
+
+    Attributes:
+        workload: everything that was recorded.
+        exit_code: the script's own; 1 after an exception, as Python has it.
+        exception: what ended the script, its traceback already printed, or None.
+        messages: what capture had to guess or leave out, one line each.
+    """
+
+    workload: Any
+    exit_code: int = 0
+    exception: BaseException | None = None
+    messages: list[str] = field(default_factory=list)
+
+
+@dataclass
+class _Capture:
+    world: World
+    hooks: Hooks
+    stack: contextlib.ExitStack
+    had_group: bool
+
+
+_running: _Capture | None = None
+
+
+def start_capture(
+    world: World,
+    mode: str | None = None,
+    capacity_bytes: int | None = None,
+    no_oom: bool = False,
+    stop_after_step: int | None = None,
+) -> None:
+    """Begins to record what this process asks of the device.
+
+    Args:
+        world: the job that this process is a rank of.
+        mode: "phantom" or "compute"; None keeps the present one. It can change only while no
+            tensor is on the device.
+        capacity_bytes: memory of one device; None keeps the present capacity.
+        no_oom: over capacity is counted instead of raised as ``torch.OutOfMemoryError``.
+        stop_after_step: raise ``StopCapture`` when so many whole steps are recorded.
+
+    Raises:
+        CaptureError: when a capture is running, or the mode cannot change.
+    """
+    global _running
+    if _running is not None:
+        raise CaptureError("a capture is already running: end it before starting another")
+    if mode is not None:
+        _torch.set_mode(mode)
+    if capacity_bytes is not None:
+        _torch.set_capacity_bytes(capacity_bytes)
+    _torch.set_only_report_out_of_memory(no_oom)
+    _torch.set_device_count(world.local_world_size)
+    hooks = Hooks(stop_after_step)
+    with contextlib.ExitStack() as stack:
+        stack.enter_context(world.entered())
+        stack.enter_context(patches.applied(patches.during_capture(hooks)))
+        stack.enter_context(process_group.gloo_in_one_process())
+        stack.enter_context(process_group.rendezvous_in_one_process())
+        had_group = dist.is_initialized()
+        if not had_group:
+            _torch.recording.reset_groups()
+            _torch.recording.set_world(world.rank, world.world_size, world.local_world_size)
+        _torch.distributed.take_counts()
+        _torch.start_recording()
+        hooks.install()
+        stack.callback(hooks.remove)
+        _running = _Capture(world, hooks, stack.pop_all(), had_group)
+
+
+def stop_capture() -> Any:
+    """Ends the capture that is running and hands out its Workload.
+
+    Raises:
+        CaptureError: when no capture is running.
+    """
+    global _running
+    if _running is None:
+        raise CaptureError("no capture is running: call start_capture first")
+    capture, _running = _running, None
+    with capture.stack:
+        _note_what_was_left_out(capture)
+        _torch.recording.set_parameter_count(capture.hooks.parameter_count)
+        workload = _torch.stop_recording()
+    return workload
+
+
+def _note_what_was_left_out(capture: _Capture) -> None:
+    world, note = capture.world, _torch.recording.add_note
+    point_to_point, on_host = _torch.distributed.take_counts()
+    if not world.formed_group and not capture.had_group:
+        if world.chips > 1:
+            note(f"1 of {world.chips} chips used: the script is not distributed")
+        _torch.recording.set_world(0, 1, 1)
+    if point_to_point:
+        note(
+            f"{point_to_point} point-to-point messages with other ranks: only rank {world.rank} "
+            "was captured, and what the others do is not known"
+        )
+    if on_host:
+        note(f"{on_host} collectives of CPU tensors have no time")
+
+
+def run_script(
+    path_or_module: str,
+    args: Sequence[str] = (),
+    *,
+    is_module: bool = False,
+    world: World | None = None,
+    mode: str = "phantom",
+    capacity_bytes: int | None = None,
+    no_oom: bool = False,
+    stop_after_step: int | None = None,
+) -> CaptureResult:
+    """Runs a script as ``python`` would, as ``__main__``, on the simulated device.
+
+    Args:
+        path_or_module: the script's path, or a module's name with ``is_module``.
+        args: its arguments.
+        world: the job that it is a rank of; one rank when None.
+        mode: "phantom" (shapes only) or "compute" (values too).
+        capacity_bytes: memory of one device; None keeps the present capacity.
+        no_oom: over capacity is counted instead of raised.
+        stop_after_step: end the script after so many whole steps; its ``finally`` blocks run.
+
+    Raises:
+        CaptureError: when there is no such script, or it ran to its end and no op ran on the
+            device.
+        KeyboardInterrupt: passes.
+    """
+    if not is_module and not os.path.exists(path_or_module):
+        raise CaptureError(f"no such script: '{path_or_module}'")
+    world = world or World()
+    start_capture(world, mode, capacity_bytes, no_oom, stop_after_step)
+    hooks = _running.hooks
+    run = _Run(path_or_module, [str(argument) for argument in args], is_module)
+    try:
+        run.execute()
+    finally:
+        ops = _torch.recording.op_count()
+        seen = [] if ops else _devices_of_tensors(hooks)
+        workload = stop_capture()
+        if dist.is_initialized():
+            dist.destroy_process_group()
+        run.restore()
+    if run.exit_code == 0 and not ops:
+        raise CaptureError(_no_op_ran(path_or_module, seen))
+    return CaptureResult(workload, run.exit_code, run.exception, list(workload.notes))
+
+
+def _devices_of_tensors(hooks: Hooks) -> list[str]:
+    """Kinds of device that the script's tensors are on: those of its modules, else all alive."""
+    if hooks.devices:
+        return list(hooks.devices)
+    kinds: dict[str, None] = {}
+    for thing in gc.get_objects():
+        if isinstance(thing, torch.Tensor):
+            kinds[thing.device.type] = None
+    return list(kinds)
+
+
+def _no_op_ran(script: str, devices: list[str]) -> str:
+    name = process_group.device_name()
+    where = f"its tensors were on {' and '.join(devices)}" if devices else "it made no tensors"
+    return (
+        f"no op of '{script}' ran on {name}: {where}; choose the device by "
+        f"torch.accelerator.current_accelerator() or the script's own option"
+    )
+
+
+class _Run:
+    """One run of a script in this interpreter, which gets everything back afterwards."""
+
+    def __init__(self, target: str, args: list[str], is_module: bool) -> None:
+        self._target, self._args, self._is_module = target, args, is_module
+        self._argv, self._path = sys.argv, list(sys.path)
+        self._excepthook = sys.excepthook
+        self.exit_code = 0
+        self.exception: BaseException | None = None
+        self._globals: dict[str, Any] = {}  # alive until the recording has ended
+
+    def execute(self) -> None:
+        sys.argv = [self._target, *self._args]
+        first = os.getcwd() if self._is_module else os.path.dirname(os.path.abspath(self._target))
+        sys.path.insert(0, first)
+        try:
+            if self._is_module:
+                self._globals = runpy.run_module(
+                    self._target, run_name="__main__", alter_sys=True
+                )
+            else:
+                self._globals = runpy.run_path(self._target, run_name="__main__")
+        except StopCapture:
+            pass
+        except SystemExit as exit_:
+            self.exit_code = _code_of(exit_)
+        except Exception as exception:
+            self.exit_code, self.exception = 1, exception
+            _strip(exception, set())
+            sys.excepthook(type(exception), exception, exception.__traceback__)
+        finally:
+            sys.stdout.flush()
+
+    def restore(self) -> None:
+        sys.argv, sys.path[:] = self._argv, self._path
+        sys.excepthook = self._excepthook
+        self._globals = {}
+
+
+def _code_of(exit_: SystemExit) -> int:
+    if exit_.code is None:
+        return 0
+    if isinstance(exit_.code, int):
+        return exit_.code
+    print(exit_.code, file=sys.stderr)
+    return 1
+
+
+_OUR_FILES = (os.path.dirname(os.path.abspath(__file__)) + os.sep, runpy.__file__)
+
+
+def _is_ours(traceback: types.TracebackType) -> bool:
+    name = traceback.tb_frame.f_code.co_filename
+    return name.startswith(_OUR_FILES) or name == "<frozen runpy>"
+
+
+def _strip(exception: BaseException | None, done: set[int]) -> None:
+    """Takes our frames and runpy's out of the exception's traceback, and of its causes'."""
+    if exception is None or id(exception) in done:
+        return
+    done.add(id(exception))
+    kept = []
+    traceback = exception.__traceback__
+    while traceback is not None:
+        if not _is_ours(traceback):
+            kept.append(traceback)
+        traceback = traceback.tb_next
+    for before, after in zip(kept, [*kept[1:], None], strict=True):
+        before.tb_next = after
+    exception.__traceback__ = kept[0] if kept else None
+    _strip(exception.__cause__, done)
+    _strip(exception.__context__, done)
