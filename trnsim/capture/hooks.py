@@ -20,8 +20,10 @@ from torch.nn import Module
 
 from trnsim import _torch
 
-_recording = _torch.recording
 _graph_task = torch._C._current_graph_task_id
+
+# Of workload.h's MarkerKind.
+_OPTIMIZER_BEGIN, _OPTIMIZER_END, _FORWARD_BEGIN, _STEP, _OPTIMIZER_SKIPPED = range(5)
 
 
 class StopCapture(BaseException):
@@ -115,7 +117,7 @@ class Hooks:
     def recorded_call(self, original: Callable[..., Any]) -> Callable[..., Any]:
         """Replaces ``torch.nn.Module.__call__``."""
         thread, path_of = self._thread, self._modules.of
-        push, pop = _recording.push_module, _recording.pop_module
+        push, pop = _torch.push_module, _torch.pop_module
 
         @functools.wraps(original)
         def __call__(module: Module, *args: Any, **kwargs: Any) -> Any:  # noqa: N807
@@ -139,16 +141,16 @@ class Hooks:
         if module not in self._seen_roots:
             self._seen_roots.add(module)
             for parameter in module.parameters():
-                _recording.set_parameter(parameter)
+                _torch.set_storage_kind(parameter, "parameter")
             for buffer in module.buffers():
-                _recording.set_buffer(buffer)
+                _torch.set_storage_kind(buffer, "buffer")
         samples = -1
         for tensor in _tensors((args, kwargs)):
             self.devices[tensor.device.type] = None
             if samples < 0 and tensor.dim() > 0:
                 samples = tensor.size(0)
             if not tensor.requires_grad and not isinstance(tensor, torch.nn.Parameter):
-                _recording.set_input(tensor)
+                _torch.set_storage_kind(tensor, "input")
         if torch.is_grad_enabled() and module.training and _has_parameters(module):
             self._begin_forward(samples)
 
@@ -158,7 +160,7 @@ class Hooks:
             self._steps += 1
             if self._steps == self.stop_after_step:
                 raise StopCapture
-        _recording.mark_forward_begin(samples)
+        _torch.record_marker(_FORWARD_BEGIN, samples)
 
     # --- optimizers -----------------------------------------------------------------------------
 
@@ -197,30 +199,30 @@ class Hooks:
             while running:
                 self._leave_optimizer()
         if not running:
-            _recording.mark_optimizer_begin(identity)
+            _torch.record_marker(_OPTIMIZER_BEGIN, identity)
         running.append(optimizer)
-        _recording.push_optimizer()
+        _torch.push_optimizer()
 
     def _add_parameters(self, optimizer: Any) -> None:
         for group in optimizer.param_groups:
             for parameter in group["params"]:
                 self.devices[parameter.device.type] = None
                 self.parameter_count += parameter.numel()
-                _recording.set_parameter(parameter)
+                _torch.set_storage_kind(parameter, "parameter")
 
     def _after_step(self, optimizer: Any, args: Any, kwargs: Any) -> None:
         self._leave_optimizer()
         if not self._thread.optimizers:
-            _recording.mark_optimizer_end(self._id_of(optimizer))
+            _torch.record_marker(_OPTIMIZER_END, self._id_of(optimizer))
             self._stepped = True
         if optimizer not in self._with_state:
             self._with_state.add(optimizer)
             for tensor in _tensors(list(optimizer.state.values())):
-                _recording.set_optimizer_state(tensor)
+                _torch.set_storage_kind(tensor, "optimizer_state")
 
     def _leave_optimizer(self) -> None:
         self._thread.optimizers.pop()
-        _recording.pop_optimizer()
+        _torch.pop_optimizer()
 
     def recorded_skip(self, original: Callable[..., Any]) -> Callable[..., Any]:
         """Replaces ``GradScaler._maybe_opt_step``, which leaves the step out after an overflow."""
@@ -230,7 +232,7 @@ class Hooks:
             before, self._stepped = self._stepped, False
             result = original(scaler, optimizer, *args, **kwargs)
             if not self._stepped:
-                _recording.mark_optimizer_skipped(self._id_of(optimizer))
+                _torch.record_marker(_OPTIMIZER_SKIPPED, self._id_of(optimizer))
             self._stepped = True
             return result
 
@@ -256,11 +258,11 @@ class _Again:
 
 def recomputed(function: Callable[..., Any], *args: Any, **kwargs: Any) -> Any:
     """Calls the function with its ops recorded as recomputation."""
-    _recording.push_recomputation()
+    _torch.push_recomputation()
     try:
         return function(*args, **kwargs)
     finally:
-        _recording.pop_recomputation()
+        _torch.pop_recomputation()
 
 
 def recorded_reentrant(original: Callable[..., Any]) -> Callable[..., Any]:

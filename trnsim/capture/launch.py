@@ -30,7 +30,7 @@ class _EndedProcesses:
 
 def _note(world: World, started: int) -> None:
     if started not in (1, world.local_world_size):
-        _torch.recording.add_note(
+        _torch.add_note(
             f"the script starts {started} processes, of which only local rank "
             f"{world.local_rank} of {world.local_world_size} ran"
         )

@@ -59,10 +59,10 @@ def _note_world(rank: int, size: int) -> None:
     if world is not None:
         world.formed_group = True
         if size != world.world_size:
-            _torch.recording.add_note(
+            _torch.add_note(
                 f"the script forms a group of {size} ranks, not of the {world.world_size} asked for"
             )
-    _torch.recording.set_world(rank, size, max(1, min(per_server, size)))
+    _torch.set_world(rank, size, max(1, min(per_server, size)))
 
 
 def _is_ours(backend: str | None, device_id: Any) -> bool:

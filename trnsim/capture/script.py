@@ -26,6 +26,7 @@ from trnsim.capture import patches, process_group
 from trnsim.capture.hooks import Hooks, StopCapture
 from trnsim.capture.world import World
 from trnsim.errors import CaptureError
+from trnsim.workload import Workload
 
 
 @dataclass
@@ -39,7 +40,7 @@ class CaptureResult:
         messages: what capture had to guess or leave out, one line each.
     """
 
-    workload: Any
+    workload: Workload
     exit_code: int = 0
     exception: BaseException | None = None
     messages: list[str] = field(default_factory=list)
@@ -93,8 +94,8 @@ def start_capture(
         stack.enter_context(process_group.rendezvous_in_one_process())
         had_group = dist.is_initialized()
         if not had_group:
-            _torch.recording.reset_groups()
-            _torch.recording.set_world(world.rank, world.world_size, world.local_world_size)
+            _torch.reset_groups()
+            _torch.set_world(world.rank, world.world_size, world.local_world_size)
         _torch.distributed.take_counts()
         _torch.start_recording()
         hooks.install()
@@ -102,7 +103,7 @@ def start_capture(
         _running = _Capture(world, hooks, stack.pop_all(), had_group)
 
 
-def stop_capture() -> Any:
+def stop_capture() -> Workload:
     """Ends the capture that is running and hands out its Workload.
 
     Raises:
@@ -114,18 +115,18 @@ def stop_capture() -> Any:
     capture, _running = _running, None
     with capture.stack:
         _note_what_was_left_out(capture)
-        _torch.recording.set_parameter_count(capture.hooks.parameter_count)
-        workload = _torch.stop_recording()
+        _torch.set_parameter_count(capture.hooks.parameter_count)
+        workload = Workload.from_capsule(_torch.stop_recording())
     return workload
 
 
 def _note_what_was_left_out(capture: _Capture) -> None:
-    world, note = capture.world, _torch.recording.add_note
+    world, note = capture.world, _torch.add_note
     point_to_point, on_host = _torch.distributed.take_counts()
     if not world.formed_group and not capture.had_group:
         if world.chips > 1:
             note(f"1 of {world.chips} chips used: the script is not distributed")
-        _torch.recording.set_world(0, 1, 1)
+        _torch.set_world(0, 1, 1)
     if point_to_point:
         note(
             f"{point_to_point} point-to-point messages with other ranks: only rank {world.rank} "
@@ -171,7 +172,7 @@ def run_script(
     try:
         run.execute()
     finally:
-        ops = _torch.recording.op_count()
+        ops = _torch.op_count()
         seen = [] if ops else _devices_of_tensors(hooks)
         workload = stop_capture()
         if dist.is_initialized():

@@ -16,22 +16,6 @@ namespace {
 
 std::atomic<int64_t> point_to_point_count{0}, host_count{0};
 
-bool is_device_tensor(const at::Tensor& tensor) { return tensor.is_privateuseone(); }
-
-workload::DType dtype_of(const at::Tensor& tensor) {
-  std::string name = c10::toString(tensor.scalar_type());
-  static const std::unordered_map<std::string, std::string> kNames = {
-      {"Bool", "bool"}, {"Byte", "uint8"}, {"Char", "int8"}, {"Short", "int16"}, {"Int", "int32"},
-      {"Long", "int64"}, {"Half", "float16"}, {"BFloat16", "bfloat16"}, {"Float", "float32"},
-      {"Double", "float64"}, {"ComplexHalf", "complex32"}, {"ComplexFloat", "complex64"},
-      {"ComplexDouble", "complex128"}, {"Float8_e4m3fn", "float8_e4m3fn"},
-      {"Float8_e5m2", "float8_e5m2"}, {"UInt16", "uint16"}, {"UInt32", "uint32"},
-      {"UInt64", "uint64"}};
-  const auto found = kNames.find(name);
-  return found == kNames.end() ? workload::DType::other
-                               : workload::dtype_from_name(found->second);
-}
-
 }  // namespace
 
 MessageCounts take_counts() {
@@ -76,7 +60,7 @@ UniformBackend::WorkPtr UniformBackend::issue(const Message& message, const Tens
   ++sequence_;
   const Tensors& any = inputs.empty() ? outputs : inputs;
   const bool on_device =
-      any.empty() ? refused_device_hint_.empty() : is_device_tensor(any.front());
+      any.empty() ? refused_device_hint_.empty() : is_trn(any.front());
   TRN_CHECK(!on_device || refused_device_hint_.empty(), capture,
             std::string(workload::call_kind_name(message.kind)) + " of a trn tensor in a group of " +
                 "backend " + name_,
@@ -91,7 +75,7 @@ UniformBackend::WorkPtr UniformBackend::issue(const Message& message, const Tens
     call.tag = message.tag;
     call.async = message.async || coalescing_;
     call.splits = message.splits;
-    if (!any.empty()) call.dtype = dtype_of(any.front());
+    if (!any.empty()) call.dtype = dtype_of(any.front().scalar_type());
     const int32_t index = record_call(call, inputs, outputs);
     if (index >= 0) calls.push_back(index);
     const bool is_message =

@@ -6,6 +6,7 @@
 #include <torch/csrc/distributed/c10d/PrefixStore.hpp>
 
 #include "capture/distributed/backend.h"
+#include "capture/distributed/call_scope.h"
 #include "capture/distributed/store.h"
 #include "capture/recorder.h"
 
@@ -13,8 +14,6 @@ namespace trnsim::capture::distributed {
 namespace {
 
 namespace py = pybind11;
-using workload::MarkerKind;
-using workload::StorageKind;
 
 // The captured rank's view of the group that `options` asks for. The default group lists no ranks:
 // it is the world, group 0 of the Workload.
@@ -30,6 +29,7 @@ c10::intrusive_ptr<UniformBackend> create_backend(const c10d::DistributedBackend
     // A group that stands for the host only is none of the device's.
     if (refused_device_hint.empty()) group = add_group(options.group_id, ranks);
   }
+  install_call_events();
   return c10::make_intrusive<UniformBackend>(
       options.group_rank, options.group_size, name, group, ranks, refused_device_hint,
       std::chrono::duration_cast<std::chrono::milliseconds>(options.timeout));
@@ -56,46 +56,16 @@ void bind_backend(py::module_& module) {
   });
 }
 
-void bind_recording(py::module_& module) {
-  module.def("is_recording", &is_recording);
-  module.def("push_module", &push_module, py::arg("path"));
-  module.def("pop_module", &pop_module);
-  module.def("push_recomputation", &push_recomputation);
-  module.def("pop_recomputation", &pop_recomputation);
-  module.def("push_optimizer", &push_optimizer);
-  module.def("pop_optimizer", &pop_optimizer);
-  module.def("set_world", &set_world, py::arg("rank"), py::arg("world_size"),
-             py::arg("ranks_per_server"));
-  module.def("add_note", &add_note, py::arg("note"));
-  const auto mark = [&module](const char* name, MarkerKind kind) {
-    module.def(name, [kind](int64_t value) { record_marker(kind, value); }, py::arg("value"));
-  };
-  mark("mark_optimizer_begin", MarkerKind::optimizer_begin);
-  mark("mark_optimizer_end", MarkerKind::optimizer_end);
-  mark("mark_optimizer_skipped", MarkerKind::optimizer_skipped);
-  mark("mark_forward_begin", MarkerKind::forward_begin);
-  mark("mark_step", MarkerKind::step);
-  const auto kind = [&module](const char* name, StorageKind storage_kind) {
-    module.def(name, [storage_kind](const at::Tensor& tensor) {
-      set_storage_kind(tensor, storage_kind);
-    }, py::arg("tensor"));
-  };
-  kind("set_parameter", StorageKind::parameter);
-  kind("set_gradient", StorageKind::gradient);
-  kind("set_optimizer_state", StorageKind::optimizer_state);
-  kind("set_buffer", StorageKind::buffer);
-  kind("set_input", StorageKind::input);
-  kind("set_communication", StorageKind::communication);
-}
-
 }  // namespace
 
 void bind_distributed(py::module_& module) {
   py::module_::import("torch.distributed");  // c10d's own classes must be bound before ours
   py::module_ distributed = module.def_submodule("distributed");
   bind_backend(distributed);
-  py::module_ recording = module.def_submodule("recording");
-  bind_recording(recording);
+  module.def("op_count", &op_count, "Ops recorded so far.");
+  module.def("set_parameter_count", &set_parameter_count, py::arg("count"),
+             "Elements of the parameters that optimizers hold.");
+  module.def("reset_groups", &reset_groups, "Forgets every group but the world.");
 }
 
 }  // namespace trnsim::capture::distributed

@@ -6,7 +6,7 @@
 
 namespace trnsim::capture::distributed {
 
-// Submodules `distributed` (the backend, its store) and `recording` (what the Python hooks call).
+// Submodule `distributed` (the backend, its store), and what the Python hooks ask of the recorder.
 void bind_distributed(pybind11::module_& module);
 
 }  // namespace trnsim::capture::distributed

@@ -1,0 +1,272 @@
+# SPDX-License-Identifier: Apache-2.0
+# SPDX-FileCopyrightText: The trnsim authors
+"""What the recording learns from Python: modules, phases, steps, optimizers."""
+
+from __future__ import annotations
+
+import contextlib
+import gc
+
+import pytest
+
+torch = pytest.importorskip("torch")
+pytest.importorskip("trnsim._torch")
+from torch import nn  # noqa: E402
+from torch.utils.checkpoint import checkpoint  # noqa: E402
+
+from jobs import records_of  # noqa: E402
+from trnsim.capture.hooks import StopCapture  # noqa: E402
+from trnsim.capture.script import start_capture, stop_capture  # noqa: E402
+from trnsim.capture.world import World  # noqa: E402
+
+_MARKERS = ["optimizer_begin", "optimizer_end", "forward_begin", "step", "optimizer_skipped"]
+
+
+class Held:
+    workload = None
+
+
+@contextlib.contextmanager
+def capture(mode="compute", **options):
+    gc.collect()
+    start_capture(World(), mode, **options)
+    held = Held()
+    try:
+        yield held
+    finally:
+        held.workload = stop_capture()
+        gc.collect()
+
+
+def markers(workload):
+    return [
+        (_MARKERS[record["payload"]], record["value"])
+        for record in records_of(workload)
+        if record["kind"] == "marker"
+    ]
+
+
+class Block(nn.Module):
+    def __init__(self, width=8):
+        super().__init__()
+        self.norm = nn.LayerNorm(width)
+        self.mlp = nn.Sequential(nn.Linear(width, width), nn.GELU(), nn.Linear(width, width))
+
+    def forward(self, x):
+        return x + self.mlp(self.norm(x))
+
+
+class Stack(nn.Module):
+    def __init__(self, reentrant=None):
+        super().__init__()
+        self.blocks = nn.ModuleList(Block() for _ in range(2))
+        self.reentrant = reentrant
+
+    def forward(self, x):
+        for block in self.blocks:
+            if self.reentrant is None:
+                x = block(x)
+            else:
+                x = checkpoint(block, x, use_reentrant=self.reentrant)
+        return x
+
+
+def step(model, optimizer, loss=torch.mean, rows=4):
+    optimizer.zero_grad()
+    loss(model(torch.ones(rows, 8).to("trn").requires_grad_())).backward()
+    optimizer.step()
+
+
+def test_ops_carry_the_path_of_their_module_forward_and_backward():
+    with capture() as held:
+        model = Stack().to("trn")
+        step(model, torch.optim.SGD(model.parameters(), 0.1))
+        del model
+    paths = {(r["phase"], r["path"]) for r in records_of(held.workload) if r["kind"] == "op"}
+    for phase in ("forward", "backward"):
+        assert (phase, "blocks.0.mlp.0") in paths
+        assert (phase, "blocks.1.mlp.1") in paths
+        assert (phase, "blocks.1.norm") in paths
+
+
+def test_a_second_model_has_its_class_in_front_and_losses_do_not_take_the_first_place():
+    with capture() as held:
+        loss, first, second = nn.MSELoss(), nn.Linear(8, 8).to("trn"), Stack().to("trn")
+        x = torch.ones(4, 8).to("trn")
+        loss(first(x), x)
+        second(x)
+        del first, second, x
+    paths = {record["path"] for record in records_of(held.workload)}
+    assert {"", "MSELoss", "Stack.blocks.0.mlp.0"} <= paths
+
+
+def test_a_module_made_on_the_fly_is_named_below_its_caller():
+    class Odd(nn.Module):
+        def __init__(self):
+            super().__init__()
+            self.inner = nn.Linear(8, 8)
+
+        def forward(self, x):
+            return nn.Softmax(-1)(self.inner(x))
+
+    with capture() as held:
+        model = nn.Sequential(Odd()).to("trn")
+        model(torch.ones(2, 8).to("trn"))
+        del model
+    assert "0.Softmax" in {record["path"] for record in records_of(held.workload)}
+
+
+def test_an_exception_in_a_forward_leaves_no_path_behind():
+    class Broken(nn.Module):
+        def forward(self, x):
+            raise ValueError("broken")
+
+    with capture() as held:
+        with pytest.raises(ValueError, match="broken"):
+            Broken()(torch.ones(1).to("trn"))
+        torch.ones(1).to("trn") + 1
+    added = [r for r in records_of(held.workload) if r["op"].startswith("aten::add")]
+    assert [record["path"] for record in added] == [""]
+
+
+def test_steps_are_marked_with_their_samples_and_optimizers():
+    with capture() as held:
+        model = Stack().to("trn")
+        optimizer = torch.optim.AdamW(model.parameters())
+        for rows in (4, 6):
+            step(model, optimizer, rows=rows)
+        del model, optimizer
+    assert markers(held.workload) == [
+        ("forward_begin", 4),
+        ("optimizer_begin", 0),
+        ("optimizer_end", 0),
+        ("forward_begin", 6),
+        ("optimizer_begin", 0),
+        ("optimizer_end", 0),
+    ]
+    steps = held.workload.find_steps()
+    assert [one.whole for one in steps] == [True, True]
+    assert [one.creates_state for one in steps] == [True, False]
+
+
+def test_evaluation_begins_no_step():
+    with capture() as held:
+        model = Stack().to("trn")
+        with torch.no_grad():
+            model(torch.ones(1, 8).to("trn"))
+        model.eval()(torch.ones(1, 8).to("trn"))
+        del model
+    assert markers(held.workload) == []
+
+
+def test_keyword_arguments_count_as_inputs():
+    class ByName(nn.Module):
+        def __init__(self):
+            super().__init__()
+            self.inner = nn.Linear(8, 8)
+
+        def forward(self, *, ids, mask=None):
+            return self.inner(ids)
+
+    with capture() as held:
+        model = ByName().to("trn")
+        model(ids=torch.ones(3, 8).to("trn"))
+        del model
+    assert markers(held.workload) == [("forward_begin", 3)]
+
+
+def test_ops_of_an_optimizer_are_its_phase_and_its_parameters_are_counted():
+    with capture() as held:
+        model = nn.Linear(8, 4).to("trn")
+        step(model, torch.optim.Adam(model.parameters(), foreach=True))
+        del model
+    phases = {r["phase"] for r in records_of(held.workload) if "_foreach" in r["op"]}
+    assert phases == {"optimizer"}
+    assert held.workload.parameter_count == 8 * 4 + 4
+
+
+def test_a_step_that_the_scaler_skips_is_marked():
+    with capture() as held:
+        model = nn.Linear(8, 4).to("trn")
+        optimizer = torch.optim.SGD(model.parameters(), 0.1)
+        scaler = torch.amp.GradScaler("trn")
+        loss = model(torch.full((2, 8), float("inf")).to("trn")).sum()
+        scaler.scale(loss).backward()
+        scaler.step(optimizer)
+        scaler.update()
+        del model, optimizer, loss
+    assert markers(held.workload) == [("forward_begin", 2), ("optimizer_skipped", 0)]
+    assert [one.whole for one in held.workload.find_steps()] == [True]
+
+
+def test_an_optimizer_that_fails_does_not_leave_its_phase_behind():
+    class Failing(torch.optim.SGD):
+        fails = True
+
+        def step(self, closure=None):
+            if self.fails:
+                raise RuntimeError("failed")
+            return super().step(closure)
+
+    with capture() as held:
+        model = nn.Linear(8, 4).to("trn")
+        optimizer = Failing(model.parameters(), 0.1)
+        with pytest.raises(RuntimeError, match="failed"):
+            step(model, optimizer)
+        optimizer.fails = False
+        step(model, optimizer)
+        torch.ones(1).to("trn") + 1
+        del model, optimizer
+    assert records_of(held.workload)[-1]["phase"] != "optimizer"
+
+
+@pytest.mark.parametrize("reentrant", [True, False])
+@pytest.mark.parametrize("mode", ["compute", "phantom"])
+def test_a_checkpointed_function_that_runs_again_is_recomputation(mode, reentrant):
+    with capture(mode) as held:
+        model = Stack(reentrant).to("trn")
+        step(model, torch.optim.SGD(model.parameters(), 0.1))
+        del model
+    by_phase = {}
+    for record in records_of(held.workload):
+        if record["kind"] == "op":
+            by_phase.setdefault(record["phase"], []).append(record)
+    forward = [(r["op"], r["path"]) for r in by_phase["forward"] if "addmm" in r["op"]]
+    again = [(r["op"], r["path"]) for r in by_phase["recomputation"] if "addmm" in r["op"]]
+    # Early stopping leaves out what no saved tensor needs: the last product of a block.
+    assert set(again) <= set(forward)
+    assert len(again) == (4 if reentrant else 2)
+    assert not any(
+        "native_layer_norm_backward" in r["op"] for r in by_phase["recomputation"]
+    )
+    assert any("native_layer_norm_backward" in r["op"] for r in by_phase["backward"])
+    assert len(held.workload.find_steps()) == 1
+
+
+def test_storages_of_parameters_buffers_and_inputs_are_known_as_such():
+    with capture() as held:
+        model = nn.Sequential(nn.Linear(8, 8), nn.BatchNorm1d(8)).to("trn")
+        step(model, torch.optim.Adam(model.parameters()))
+        del model
+    kinds = held.workload.to_columns()["storages"]["kind"].tolist()
+    from trnsim import _core
+
+    names = [_core.workload_enum_names()["storages.kind"][kind] for kind in kinds]
+    assert names.count("parameter") == 4
+    assert names.count("buffer") == 3
+    assert names.count("input") >= 1
+    assert names.count("optimizer_state") >= 8
+
+
+def test_a_capture_can_end_the_script_after_a_step():
+    with capture(stop_after_step=2) as held:
+        model = Stack().to("trn")
+        optimizer = torch.optim.SGD(model.parameters(), 0.1)
+        taken = 0
+        with pytest.raises(StopCapture):
+            for _ in range(10):
+                step(model, optimizer)
+                taken += 1
+        assert taken == 2
+        del model, optimizer
+    assert [one.whole for one in held.workload.find_steps()] == [True, True]

@@ -1,0 +1,174 @@
+# SPDX-License-Identifier: Apache-2.0
+# SPDX-FileCopyrightText: The trnsim authors
+"""DistributedDataParallel at any world size: gradients, buckets, and what is recorded."""
+
+from __future__ import annotations
+
+import pytest
+
+torch = pytest.importorskip("torch")
+pytest.importorskip("trnsim._torch")
+import torch.distributed as dist  # noqa: E402
+from torch import nn  # noqa: E402
+from torch.nn.parallel import DistributedDataParallel  # noqa: E402
+
+from jobs import calls_of, job, records_of  # noqa: E402
+
+SIZES = [1, 2, 64, 65_536]
+
+
+class Net(nn.Module):
+    def __init__(self) -> None:
+        super().__init__()
+        self.first = nn.Linear(8, 16)
+        self.norm = nn.BatchNorm1d(16)
+        self.last = nn.Linear(16, 4)
+        self.unused = nn.Linear(2, 2)
+
+    def forward(self, x, use=False):
+        y = self.last(torch.relu(self.norm(self.first(x))))
+        return y + self.unused(y[:, :2]).sum() if use else y
+
+
+def make(seed: int = 0) -> Net:
+    torch.manual_seed(seed)
+    return Net()
+
+
+def cpu_gradients(steps: int) -> list[torch.Tensor]:
+    model, x = make(), torch.linspace(-1, 1, 32).view(4, 8)
+    for _ in range(steps):
+        model(x, True).square().mean().backward()
+    return [parameter.grad for parameter in model.parameters()]
+
+
+def train(ddp: nn.Module, steps: int = 1, use: bool = True) -> None:
+    x = torch.linspace(-1, 1, 32).view(4, 8).to("trn")
+    for _ in range(steps):
+        ddp(x, use).square().mean().backward()
+
+
+@pytest.mark.parametrize("size", SIZES)
+def test_the_average_over_identical_ranks_is_the_local_gradient(size):
+    with job(size, "compute"):
+        ddp = DistributedDataParallel(make().to("trn"))
+        train(ddp)
+        for parameter, expected in zip(ddp.parameters(), cpu_gradients(1), strict=True):
+            torch.testing.assert_close(parameter.grad.cpu(), expected, rtol=1e-4, atol=1e-5)
+        del ddp
+
+
+@pytest.mark.parametrize("size", SIZES)
+@pytest.mark.parametrize(
+    "options",
+    [
+        {},
+        {"gradient_as_bucket_view": True},
+        {"find_unused_parameters": True},
+        {"broadcast_buffers": False},
+        {"static_graph": True},
+    ],
+    ids=lambda options: next(iter(options), "plain"),
+)
+def test_every_option_trains_at_every_world_size(mode, size, options):
+    with job(size, mode) as holder:
+        ddp = DistributedDataParallel(make().to("trn"), **options)
+        optimizer = torch.optim.SGD(ddp.parameters(), lr=0.1)
+        for _ in range(3):
+            optimizer.zero_grad()
+            train(ddp, use=not options.get("find_unused_parameters"))
+            optimizer.step()
+        del ddp, optimizer
+    in_backward = [
+        call
+        for record, call in calls_of(holder.workload)
+        if call["kind"] == "all_reduce" and record["phase"] == "backward"
+    ]
+    assert len(in_backward) >= 3
+    assert all(call["async"] for call in in_backward)
+
+
+def test_without_synchronisation_nothing_is_sent(mode):
+    with job(8, mode) as holder:
+        ddp = DistributedDataParallel(make().to("trn"))
+        train(ddp)
+        with ddp.no_sync():
+            train(ddp, 2)
+        del ddp
+    reduced = [c for r, c in calls_of(holder.workload) if c["kind"] == "all_reduce"]
+    assert len(reduced) == 1
+
+
+def test_gradients_accumulated_without_synchronisation_are_averaged_once():
+    with job(8, "compute"):
+        ddp = DistributedDataParallel(make().to("trn"), broadcast_buffers=False)
+        with ddp.no_sync():
+            train(ddp)
+        train(ddp)
+        for parameter, expected in zip(ddp.parameters(), cpu_gradients(2), strict=True):
+            torch.testing.assert_close(parameter.grad.cpu(), expected, rtol=1e-4, atol=1e-5)
+        del ddp
+
+
+def test_buckets_are_reduced_while_backward_goes_on_and_awaited_before_the_optimizer(mode):
+    with job(64, mode) as holder:
+        model = nn.Sequential(*[nn.Linear(512, 512) for _ in range(8)]).to("trn")
+        ddp = DistributedDataParallel(model, bucket_cap_mb=2)
+        optimizer = torch.optim.AdamW(ddp.parameters())
+        for _ in range(2):
+            optimizer.zero_grad()
+            ddp(torch.ones(4, 512).to("trn")).mean().backward()
+            optimizer.step()
+        del model, ddp, optimizer
+    records = records_of(holder.workload)
+    reduced = {
+        record["payload"]: i
+        for i, record in enumerate(records)
+        if record["kind"] == "call" and record["phase"] == "backward"
+    }
+    assert len(reduced) >= 6
+    last_backward_op = max(
+        i for i, r in enumerate(records) if r["kind"] == "op" and r["phase"] == "backward"
+    )
+    assert min(reduced.values()) < last_backward_op
+    waits = {r["payload"]: i for i, r in enumerate(records) if r["kind"] == "wait"}
+    for call, index in reduced.items():
+        assert waits[call] > index
+        following = [i for i, r in enumerate(records) if r["phase"] == "optimizer" and i > index]
+        assert waits[call] < following[0]
+
+
+def test_the_bytes_of_the_buckets_are_those_of_the_gradients(mode):
+    with job(64, mode) as holder:
+        model = nn.Linear(100, 10).to("trn")
+        ddp = DistributedDataParallel(model)
+        ddp(torch.ones(4, 100).to("trn")).mean().backward()
+        del model, ddp
+    reduced = [c for r, c in calls_of(holder.workload) if c["kind"] == "all_reduce"]
+    assert sum(call["bytes"] for call in reduced) == 4 * (100 * 10 + 10)
+
+
+def test_construction_sends_the_same_few_messages_at_any_world_size():
+    counts = set()
+    for size in (2, 65_536):
+        with job(size, "phantom") as holder:
+            DistributedDataParallel(make().to("trn"))
+        counts.add(tuple(call["kind"] for _, call in calls_of(holder.workload)))
+        assert len(records_of(holder.workload)) < 200
+    assert len(counts) == 1
+
+
+def test_a_hook_on_the_buckets_gets_a_future_of_tensors(mode):
+    from torch.distributed.algorithms.ddp_comm_hooks.default_hooks import bf16_compress_hook
+
+    with job(8, mode) as holder:
+        ddp = DistributedDataParallel(nn.Linear(100, 10).to("trn"))
+        ddp.register_comm_hook(dist.group.WORLD, bf16_compress_hook)
+        ddp(torch.ones(4, 100).to("trn")).mean().backward()
+        gradient = ddp.module.bias.grad
+        assert gradient.dtype == torch.float32
+        if mode == "compute":
+            torch.testing.assert_close(gradient.cpu(), torch.full((10,), 0.1), rtol=1e-2, atol=1e-3)
+        del ddp, gradient
+    reduced = [c for r, c in calls_of(holder.workload) if c["kind"] == "all_reduce"]
+    assert [call["dtype"] for call in reduced] == ["bfloat16"]
