@@ -21,6 +21,7 @@ from typing import Any
 import torch
 import torch.distributed as dist
 
+import trnsim.device  # noqa: F401  the device, also where torch does not load it by itself
 from trnsim import _torch
 from trnsim.capture import patches, process_group
 from trnsim.capture.hooks import Hooks, StopCapture
