@@ -83,12 +83,15 @@ def start_capture(
         raise CaptureError("a capture is already running: end it before starting another")
     if mode is not None:
         _torch.set_mode(mode)
-    if capacity_bytes is not None:
-        _torch.set_capacity_bytes(capacity_bytes)
-    _torch.set_only_report_out_of_memory(no_oom)
-    _torch.set_device_count(world.local_world_size)
     hooks = Hooks(stop_after_step)
     with contextlib.ExitStack() as stack:
+        stack.callback(_torch.set_device_count, _torch.device_count())
+        _torch.set_device_count(world.local_world_size)
+        stack.callback(_torch.set_capacity_bytes, _torch.capacity_bytes())
+        if capacity_bytes is not None:
+            _torch.set_capacity_bytes(capacity_bytes)
+        stack.callback(_torch.set_only_report_out_of_memory, False)
+        _torch.set_only_report_out_of_memory(no_oom)
         stack.enter_context(world.entered())
         stack.enter_context(patches.applied(patches.during_capture(hooks)))
         stack.enter_context(process_group.gloo_in_one_process())
