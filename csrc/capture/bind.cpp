@@ -6,8 +6,10 @@
 #include <torch/csrc/utils/pybind.h>
 
 #include "capture/bind.h"
+#include "capture/distributed/bind_distributed.h"
 
 PYBIND11_MODULE(_torch, module) {
   module.doc() = "The trn device: what PyTorch runs on it, and the record of it.";
   trnsim::capture::bind_capture(module);
+  trnsim::capture::distributed::bind_distributed(module);
 }

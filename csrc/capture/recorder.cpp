@@ -8,6 +8,7 @@
 #include <ATen/record_function.h>
 #include <torch/csrc/autograd/node.h>
 
+#include <algorithm>
 #include <atomic>
 #include <mutex>
 #include <unordered_map>
@@ -461,6 +462,25 @@ int32_t add_group(const std::string& name, const workload::RankPattern& ranks) {
   const std::lock_guard lock(all.mutex);
   all.groups.push_back({name, ranks});
   return int32_t(all.groups.size()) - 1;
+}
+
+void reset_groups() {
+  Recorder& all = recorder();
+  const std::lock_guard lock(all.mutex);
+  all.groups.resize(1);
+}
+
+int64_t op_count() {
+  Recorder& all = recorder();
+  const std::lock_guard lock(all.mutex);
+  const auto is_op = [](const Record& record) { return record.kind == RecordKind::op; };
+  return std::count_if(all.workload.records.begin(), all.workload.records.end(), is_op);
+}
+
+void set_parameter_count(int64_t count) {
+  Recorder& all = recorder();
+  const std::lock_guard lock(all.mutex);
+  all.workload.parameter_count = count;
 }
 
 void add_note(const std::string& note) {
