@@ -10,7 +10,7 @@ import gc
 import pytest
 
 torch = pytest.importorskip("torch")
-pytest.importorskip("trnsim._torch")
+pytest.importorskip("trnsim.device")
 from torch import nn  # noqa: E402
 from torch.utils.checkpoint import checkpoint  # noqa: E402
 

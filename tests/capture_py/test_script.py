@@ -12,7 +12,7 @@ import textwrap
 import pytest
 
 torch = pytest.importorskip("torch")
-pytest.importorskip("trnsim._torch")
+pytest.importorskip("trnsim.device")
 
 from trnsim.capture.script import run_script  # noqa: E402
 from trnsim.capture.world import World, current_world  # noqa: E402

@@ -9,7 +9,7 @@ import textwrap
 
 import pytest
 
-pytest.importorskip("trnsim._torch")
+pytest.importorskip("trnsim.device")
 
 TRAIN = """
     import os, sys

@@ -8,7 +8,7 @@ import textwrap
 
 import pytest
 
-pytest.importorskip("trnsim._torch")
+pytest.importorskip("trnsim.device")
 
 
 def python(text):

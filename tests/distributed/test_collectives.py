@@ -7,7 +7,7 @@ from __future__ import annotations
 import pytest
 
 torch = pytest.importorskip("torch")
-pytest.importorskip("trnsim._torch")
+pytest.importorskip("trnsim.device")
 import torch.distributed as dist  # noqa: E402
 
 from jobs import calls_of, job  # noqa: E402

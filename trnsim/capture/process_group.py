@@ -11,6 +11,7 @@ from __future__ import annotations
 
 import contextlib
 import functools
+import importlib
 import inspect
 import os
 from collections.abc import Callable, Iterator
@@ -19,7 +20,7 @@ from urllib.parse import parse_qs, urlparse
 
 import torch
 import torch.distributed as dist
-from torch.distributed import distributed_c10d, rendezvous
+from torch.distributed import distributed_c10d
 
 from trnsim import _torch
 from trnsim.capture.world import current_world
@@ -151,7 +152,7 @@ def rendezvous_in_one_process() -> Iterator[None]:
         yield _torch.distributed.Store(size), rank, size
         raise RuntimeError("a simulated job cannot meet again: it has one process")
 
-    handlers = rendezvous._rendezvous_handlers
+    handlers = importlib.import_module("torch.distributed.rendezvous")._rendezvous_handlers
     before = dict(handlers)
     handlers.update({scheme: meet for scheme in ("env", "tcp", "file")})
     try:
