@@ -6,6 +6,7 @@
 #pragma once
 
 #include <array>
+#include <atomic>
 #include <cstdint>
 #include <map>
 #include <memory>
@@ -24,7 +25,10 @@ struct Breakdown {
   int64_t compute_ps = 0, exposed_communication_ps = 0, bubble_ps = 0, host_ps = 0, stall_ps = 0;
 };
 
-struct OpShare {  // ops by exclusive time on the critical rank
+// Ops by exclusive time on the critical rank (the lowest that ends last): an instant belongs to the
+// earliest op in Program order that is running, or to the call or launch that the rank waits for.
+// Equal ops of repeated layers are one row, with numbers in module paths as "*".
+struct OpShare {
   std::string name, module, phase, bound, rule_class;
   int64_t count = 0, time_ps = 0, read_bytes = 0, write_bytes = 0;
   double flops = 0, roofline_fraction = 0;
@@ -32,6 +36,7 @@ struct OpShare {  // ops by exclusive time on the critical rank
 
 struct ModuleShare {
   std::string module;
+  int64_t count = 0;        // modules that the row stands for
   int64_t time_ps = 0, read_bytes = 0, write_bytes = 0;
   double flops = 0;
 };
@@ -53,12 +58,14 @@ struct Projection {
   std::optional<double> mfu, mfu_causal;
   double model_flops = 0;                               // of the step, all ranks
   int64_t parameters = 0;
-  int64_t memory_peak_bytes = 0, memory_capacity_bytes = 0, memory_reserved_bytes = 0;
+  int64_t memory_peak_bytes = 0, memory_capacity_bytes = 0;
+  int64_t memory_reserved_bytes = 0;                    // kept back by the runtime: no capacity
   std::map<std::string, int64_t> memory_by_kind;
   bool memory_is_upper_bound = false;                   // compiler reuse not modelled
   bool fits = false;
   std::optional<double> tokens_per_s, samples_per_s, cost_usd_per_step, energy_j_per_step;
-  std::string bottleneck;
+  std::string bottleneck;                               // "tensor engine", "links", "host", ...
+  double bottleneck_share = 0;                          // of the step
   std::vector<Advice> advice;
   std::vector<OpShare> top_ops;
   std::vector<ModuleShare> top_modules;
@@ -70,6 +77,11 @@ struct Projection {
   uint64_t timeline_hash = 0, workload_hash = 0, seed = 0;
 };
 
+// Polled by whoever shows progress; written by project_step's threads.
+struct Progress {
+  std::atomic<int64_t> done{0}, total{1};  // simulations
+};
+
 struct ProjectOptions {
   int64_t step = -1;             // -1: the measured step of find_steps
   int64_t chips = 0, ranks = 0, ranks_per_chip = 0;  // 0 = from the Workload and the machine
@@ -78,7 +90,9 @@ struct ProjectOptions {
   bool advise = true, interval = true;
   simulate::SimulateOptions simulate;
   lower::LowerOptions lower;
-  std::vector<std::string> overrides;
+  std::vector<std::string> overrides;  // as listed in the result; the machine has them applied
+  std::shared_ptr<Progress> progress;  // or null
+  int threads = 0;                     // for the simulations beside the first; 0 = all of the host
 };
 
 struct Run {                     // everything a report needs
