@@ -4,7 +4,7 @@
 
 #include <algorithm>
 #include <limits>
-#include <unordered_set>
+#include <unordered_map>
 
 #include "base/error.h"
 
@@ -182,34 +182,45 @@ void Sweep::gap(int64_t rank, int64_t begin_ps, int64_t end_ps, int32_t next_tas
 }
 
 // Launches and calls among the unfinished ancestors of `next_task` (of the whole rank where it is
-// -1). An ancestor that itself has not started leads on to what it waits for.
+// -1). Of a task whose start is awaited, only what holds its start back matters; of one whose end is
+// awaited, the task itself and its end bounds too.
 std::vector<Sweep::Wait> Sweep::waits(int64_t rank, int64_t after_ps, int32_t next_task) const {
   const lower::Program& program = program_of(rank);
   const RoleIndex& index = index_of(rank);
-  std::vector<int32_t> stack;
-  std::unordered_set<int32_t> seen;
-  const auto visit = [&](int32_t task, DepKind kind) {
-    if (task < 0) return;
-    const int64_t over = kind == DepKind::start ? start_of(rank, task) : end_of(rank, task);
-    if (over > after_ps && seen.insert(task).second) stack.push_back(task);
+  struct Visit {
+    int32_t task;
+    bool for_end;
   };
-  const auto visit_ancestors = [&](int32_t task) {
-    visit(index.previous[size_t(task)], DepKind::end);
+  std::vector<Visit> stack;
+  std::unordered_map<int32_t, bool> seen;  // task -> its end is awaited
+  const auto visit = [&](int32_t task, bool for_end) {
+    if (task < 0 || (for_end ? end_of(rank, task) : start_of(rank, task)) <= after_ps) return;
+    const auto [found, is_new] = seen.try_emplace(task, for_end);
+    if (!is_new && (found->second || !for_end)) return;
+    found->second = for_end;
+    stack.push_back({task, for_end});
+  };
+  const auto visit_ancestors = [&](int32_t task, bool for_end) {
+    visit(index.previous[size_t(task)], true);
     const lower::Task& of = program.tasks[size_t(task)];
     for (int32_t d = of.deps_begin; d < of.deps_begin + of.deps_count; ++d) {
-      visit(program.deps[size_t(d)].task, program.deps[size_t(d)].kind);
+      const lower::Dep& dep = program.deps[size_t(d)];
+      if (dep.kind != DepKind::end_bound || for_end) visit(dep.task, dep.kind != DepKind::start);
     }
   };
   if (next_task >= 0) {
-    visit_ancestors(next_task);
+    visit_ancestors(next_task, false);
   } else {
-    for (const int32_t task : index.last_tasks) visit(task, DepKind::end);
+    for (const int32_t task : index.last_tasks) visit(task, true);
+  }
+  while (!stack.empty()) {
+    const Visit next = stack.back();
+    stack.pop_back();
+    visit_ancestors(next.task, next.for_end);
   }
   std::vector<Wait> found;
-  while (!stack.empty()) {
-    const int32_t task = stack.back();
-    stack.pop_back();
-    visit_ancestors(task);
+  for (const auto& [task, for_end] : seen) {
+    if (!for_end) continue;
     const lower::TaskKind kind = program.tasks[size_t(task)].kind;
     if (kind == TaskKind::launch) {
       found.push_back({start_of(rank, task), end_of(rank, task), task, Activity::host});

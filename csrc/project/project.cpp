@@ -1,0 +1,194 @@
+// SPDX-License-Identifier: Apache-2.0
+// SPDX-FileCopyrightText: The trnsim authors
+//
+// project_step: the table of contents of a projection.
+#include <algorithm>
+
+#include "project/rates.h"
+#include "project/shares.h"
+#include "project/variants.h"
+
+namespace trnsim::project {
+namespace {
+
+using workload::RecordKind;
+
+void add_guess(Projection& projection, lower::Guess guess) {
+  for (const lower::Guess& known : projection.guesses) {
+    if (known.name == guess.name && known.value == guess.value) return;
+  }
+  projection.guesses.push_back(std::move(guess));
+}
+
+// A run without a process group is one rank, however many chips were asked for.
+Case make_case(std::shared_ptr<const workload::Workload> workload,
+               const machine::Machine& machine, const ProjectOptions& options) {
+  Case result;
+  result.workload = std::move(workload);
+  const workload::Workload& of = *result.workload;
+  const bool is_distributed = !of.groups.empty();
+  int64_t chips = options.chips, ranks = options.ranks;
+  if (chips == 0 && ranks == 0) ranks = of.world_size;
+  result.placement = machine::make_placement(machine, chips, ranks, options.ranks_per_chip);
+  TRN_CHECK(!is_distributed || result.placement.ranks == of.world_size, project,
+            "the script ran as " + std::to_string(of.world_size) + " ranks, but " +
+                std::to_string(result.placement.chips) + " chips hold " +
+                std::to_string(result.placement.ranks),
+            "run the script again with --chips " + std::to_string(result.placement.chips));
+  result.used_ranks = is_distributed ? result.placement.ranks : 1;
+  result.step = workload::choose_step(workload::find_steps(of), options.step);
+  result.lower = options.lower;
+  result.simulate = options.simulate;
+  return result;
+}
+
+// The records of the step that are no part of it (evaluation, logging), as a Workload of their own:
+// on one rank, since they stand outside the step's collectives.
+int64_t outside_step_ps(const Case& of, const machine::Machine& machine) {
+  const std::vector<uint8_t> outside = workload::outside_step(*of.workload, of.step);
+  if (std::find(outside.begin(), outside.end(), 1) == outside.end()) return 0;
+  auto rest = std::make_shared<workload::Workload>(*of.workload);
+  rest->records.clear();
+  rest->allocations.clear();
+  rest->groups.clear();
+  for (size_t i = 0; i < outside.size(); ++i) {
+    const workload::Record& record = of.workload->records[size_t(of.step.begin) + i];
+    if (outside[i] && record.kind == RecordKind::op) rest->records.push_back(record);
+  }
+  if (rest->records.empty()) return 0;
+  Case alone = of;
+  alone.step = {0, int64_t(rest->records.size()), 0, false, false};
+  alone.workload = std::move(rest);
+  alone.used_ranks = 1;
+  return simulate_case(alone, machine).timeline->makespan_ps;
+}
+
+void add_identity(const Case& of, const machine::Machine& machine, const ProjectOptions& options,
+                  const Simulated& simulated, Projection& projection) {
+  projection.machine = machine.name;
+  projection.mode = of.workload->mode;
+  projection.role = of.workload->role;
+  projection.chips = of.placement.chips;
+  projection.ranks_per_chip = of.placement.ranks_per_chip;
+  projection.ranks = of.used_ranks;
+  projection.chips_used = ceil_div(of.used_ranks, of.placement.ranks_per_chip);
+  projection.step_ps = simulated.timeline->makespan_ps;
+  projection.parameters = of.workload->parameter_count;
+  projection.overrides = options.overrides;
+  projection.timeline_hash = simulated.timeline->hash;
+  projection.workload_hash = workload::hash_workload(*of.workload);
+  projection.seed = of.workload->seed;
+}
+
+// What stood open and how it was settled: lowering's guesses, capture's notes, and our own.
+void add_guesses(const Case& of, const machine::Machine& machine, const lower::Program& program,
+                 Projection& projection) {
+  const workload::Workload& workload = *of.workload;
+  for (const lower::Guess& guess : program.guesses) add_guess(projection, guess);
+  if (of.placement.chips > projection.chips_used) {
+    add_guess(projection, {"chips used",
+                           std::to_string(projection.chips_used) + " of " +
+                               std::to_string(of.placement.chips) +
+                               " chips used: the script is not distributed",
+                           "rates, cost and MFU count the used chips only"});
+  }
+  if (of.step.creates_state) {
+    add_guess(projection, {"step", "first step: optimizer state is created in it",
+                           "later steps do not allocate and fill that state"});
+  }
+  if (!of.step.whole) {
+    add_guess(projection, {"step", "no optimizer stepped: all that was recorded is one step",
+                           "an inference, or a step that was not finished"});
+  }
+  if (machine.chip.architecture == machine::Architecture::neuroncore &&
+      of.placement.ranks_per_chip == 1 && machine.chip.neuron.cores > 1) {
+    add_guess(projection, {"ranks per chip",
+                           "a rank is a whole chip, an op is split over its cores by the LNC rule",
+                           "AWS's compiler runs a rank per logical core: --ranks-per-chip"});
+  }
+  if (workload.unknown_reads > 0) {
+    add_guess(projection, {"unknown reads", std::to_string(workload.unknown_reads),
+                           "the script read values that phantom mode does not know; they were "
+                           "answered by policy"});
+  }
+  for (const std::string& note : workload.notes) add_guess(projection, {"capture", note, ""});
+  for (const std::string& override : projection.overrides) {
+    add_guess(projection, {"--set", override, "a figure of the machine, by hand"});
+  }
+}
+
+void add_attribution(const Sweep& sweep, const Case& of, const ProjectOptions& options,
+                     const simulate::Timeline& timeline, Projection& projection) {
+  const int64_t rank = critical_rank(timeline);
+  const lower::Program& program = sweep.program_of(rank);
+  const Attribution attribution = attribute(sweep, rank);
+  const workload::Workload& workload = *of.workload;
+  projection.top_ops = rank_ops(program, workload, attribution, options.top);
+  projection.top_modules = rank_modules(program, workload, attribution, options.top);
+  projection.fallback_ops = rank_fallbacks(program, attribution, timeline.makespan_ps);
+  const Bottleneck bottleneck = find_bottleneck(program, attribution, timeline.makespan_ps);
+  projection.bottleneck = bottleneck.name;
+  projection.bottleneck_share = bottleneck.share;
+}
+
+// The interval and the advice, as one batch of simulations.
+void add_variants(const Case& of, const machine::Machine& machine, const ProjectOptions& options,
+                  Projection& projection) {
+  const auto groups =
+      options.interval ? input_groups(machine) : std::vector<InputGroup>{};
+  const auto changes = options.advise ? possible_changes(machine, projection.chips_used)
+                                      : std::vector<Change>{};
+  std::vector<machine::Machine> machines;
+  for (const InputGroup& group : groups) {
+    machines.push_back(group.faster);
+    machines.push_back(group.slower);
+  }
+  for (const Change& change : changes) machines.push_back(change.machine);
+  if (options.progress) options.progress->total = 1 + int64_t(machines.size());
+  const std::vector<int64_t> steps =
+      simulate_variants(of, machines, options.threads, options.progress.get());
+  std::vector<int64_t> faster, slower;
+  for (size_t i = 0; i < groups.size(); ++i) {
+    faster.push_back(steps[2 * i]);
+    slower.push_back(steps[2 * i + 1]);
+  }
+  combine_interval(projection.step_ps, faster, slower, projection.interval_low_ps,
+                   projection.interval_high_ps);
+  for (size_t i = 0; i < changes.size(); ++i) {
+    const int64_t step = steps[2 * groups.size() + i];
+    const double gain =
+        projection.step_ps > 0 ? 1.0 - double(step) / double(projection.step_ps) : 0.0;
+    projection.advice.push_back({changes[i].text, step, gain});
+  }
+  std::stable_sort(projection.advice.begin(), projection.advice.end(),
+                   [](const Advice& a, const Advice& b) { return a.step_ps < b.step_ps; });
+}
+
+}  // namespace
+
+Run project_step(std::shared_ptr<const workload::Workload> workload,
+                 const machine::Machine& machine, const ProjectOptions& options) {
+  const Case of = make_case(std::move(workload), machine, options);
+  const Simulated simulated = simulate_case(of, machine);
+  if (options.progress) ++options.progress->done;
+  const Sweep sweep(*simulated.timeline);
+
+  Run run{of.workload, machine, simulated.program, simulated.timeline, {}};
+  Projection& projection = run.projection;
+  add_identity(of, machine, options, simulated, projection);
+  add_guesses(of, machine, *simulated.program, projection);
+  const Shares shares = share_step(*simulated.timeline, sweep);
+  projection.breakdown = shares.breakdown;
+  projection.engine_busy = shares.engine_busy;
+  projection.exposed_by_group_ps = shares.exposed_by_group_ps;
+  add_attribution(sweep, of, options, *simulated.timeline, projection);
+  add_flops(*simulated.timeline->system, machine, projection);
+  add_throughput(*of.workload, of.step, of.used_ranks, options.tokens_per_step, projection);
+  add_cost(machine, projection);
+  add_memory(*of.workload, machine, of.placement.ranks_per_chip, projection);
+  projection.outside_step_ps = outside_step_ps(of, machine);
+  add_variants(of, machine, options, projection);
+  return run;
+}
+
+}  // namespace trnsim::project

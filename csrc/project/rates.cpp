@@ -1,0 +1,171 @@
+// SPDX-License-Identifier: Apache-2.0
+// SPDX-FileCopyrightText: The trnsim authors
+#include "project/rates.h"
+
+#include <algorithm>
+#include <array>
+#include <map>
+#include <set>
+
+namespace trnsim::project {
+namespace {
+
+double seconds(int64_t ps) { return double(ps) / double(kPsPerSecond); }
+
+// "mesh_dp_shard" -> {mesh, dp, shard}
+std::set<std::string> words_of(const std::string& name) {
+  std::set<std::string> words;
+  std::string word;
+  for (const char c : name + "_") {
+    if (std::isalnum(static_cast<unsigned char>(c)) != 0) {
+      word += char(std::tolower(static_cast<unsigned char>(c)));
+    } else if (!word.empty()) {
+      words.insert(word);
+      word.clear();
+    }
+  }
+  return words;
+}
+
+bool has_any(const std::set<std::string>& words, std::initializer_list<const char*> of) {
+  return std::any_of(of.begin(), of.end(), [&](const char* w) { return words.count(w) > 0; });
+}
+
+bool is_gradient_reduction(const workload::Workload& workload, const workload::Record& record) {
+  if (record.kind != workload::RecordKind::call) return false;
+  const workload::Call& call = workload.calls[size_t(record.payload)];
+  const bool reduces = call.kind == workload::CallKind::all_reduce ||
+                       call.kind == workload::CallKind::reduce_scatter;
+  const bool is_late = record.phase == workload::Phase::backward ||
+                       record.phase == workload::Phase::optimizer;
+  return reduces && call.group == 0 && is_late;
+}
+
+}  // namespace
+
+void add_flops(const fold::System& system, const machine::Machine& machine,
+               Projection& projection) {
+  std::vector<int128> ranks_of_role(system.roles.size(), 0);
+  for (const fold::Rank& rank : system.ranks) ranks_of_role[size_t(rank.role)] += rank.count;
+  int128 flops = 0, causal = 0;
+  std::string dtype;
+  for (size_t r = 0; r < system.roles.size(); ++r) {
+    const lower::Program& program = *system.roles[r];
+    for (const lower::Op& op : program.ops) {
+      flops += ranks_of_role[r] * op.model_flops;
+      causal += ranks_of_role[r] * op.model_flops_causal;
+    }
+    if (dtype.empty()) dtype = program.peak_dtype;
+  }
+  projection.model_flops = double(flops);
+  const auto& peaks = machine.chip.peaks.published_flops;
+  const auto peak = peaks.find(dtype);
+  if (flops == 0 || projection.step_ps == 0) {
+    projection.guesses.push_back({"mfu", "unknown", "the step has no matrix multiplication"});
+  } else if (peak == peaks.end()) {
+    projection.guesses.push_back(
+        {"mfu", "unknown", "the machine file has no published peak for " + dtype});
+  } else {
+    const double available = double(projection.chips_used) * peak->second.to_double() *
+                             seconds(projection.step_ps);
+    projection.mfu = double(flops) / available;
+    projection.mfu_causal = double(causal) / available;
+  }
+}
+
+std::optional<int64_t> data_parallel_degree(const workload::Workload& workload,
+                                            const workload::Step& step, int64_t used_ranks,
+                                            std::vector<lower::Guess>& guesses) {
+  if (used_ranks == 1) return 1;
+  std::map<std::string, int64_t> named;
+  for (const workload::Group& group : workload.groups) {
+    const auto words = words_of(group.name);
+    if (has_any(words, {"tp", "pp", "ep", "cp", "sp"})) continue;
+    if (has_any(words, {"dp", "ddp", "fsdp", "data", "replicate", "shard"})) {
+      named[group.name] = group.ranks.size();
+    }
+  }
+  if (!named.empty()) {
+    int64_t degree = 1;
+    for (const auto& [name, size] : named) degree *= size;
+    for (const auto& [name, size] : named) {
+      const auto words = words_of(name);
+      if (words.count("dp") && !has_any(words, {"replicate", "shard"})) degree = size;
+    }
+    if (degree <= used_ranks && used_ranks % degree == 0) {
+      guesses.push_back({"data-parallel degree", std::to_string(degree),
+                         "from the names of process groups: tokens and samples count this often"});
+      return degree;
+    }
+  }
+  for (int64_t i = step.begin; i < step.end; ++i) {
+    if (!is_gradient_reduction(workload, workload.records[size_t(i)])) continue;
+    guesses.push_back({"data-parallel degree", std::to_string(used_ranks),
+                       "gradients are reduced over all ranks: each is taken to have its own data"});
+    return used_ranks;
+  }
+  return std::nullopt;
+}
+
+void add_throughput(const workload::Workload& workload, const workload::Step& step,
+                    int64_t used_ranks, int64_t tokens_per_step, Projection& projection) {
+  auto& guesses = projection.guesses;
+  const auto degree = data_parallel_degree(workload, step, used_ranks, guesses);
+  const double step_s = seconds(projection.step_ps);
+  const auto rate = [&](const char* name, int64_t of_rank) -> std::optional<double> {
+    if (of_rank < 0) {
+      guesses.push_back({name, "unknown", "the step shows no input to count them in"});
+    } else if (!degree) {
+      guesses.push_back({name, "unknown",
+                         "no process group says over how many ranks data is spread; "
+                         "--tokens-per-step gives the tokens"});
+    } else if (step_s > 0) {
+      return double(of_rank) * double(*degree) / step_s;
+    }
+    return std::nullopt;
+  };
+  projection.samples_per_s = rate("samples_per_s", workload::samples_of(workload, step));
+  if (tokens_per_step >= 0) {
+    if (step_s > 0) projection.tokens_per_s = double(tokens_per_step) / step_s;
+  } else {
+    projection.tokens_per_s = rate("tokens_per_s", workload::tokens_of(workload, step));
+  }
+}
+
+void add_cost(const machine::Machine& machine, Projection& projection) {
+  const double chip_s = double(projection.chips_used) * seconds(projection.step_ps);
+  if (machine.price_per_chip_hour_usd.is_zero()) {
+    projection.guesses.push_back(
+        {"cost_usd_per_step", "unknown", "the machine file has no price of a chip"});
+  } else {
+    projection.cost_usd_per_step = chip_s * machine.price_per_chip_hour_usd.to_double() / 3600.0;
+  }
+  if (machine.power_per_chip_W.is_zero()) {
+    projection.guesses.push_back(
+        {"energy_j_per_step", "unknown", "the machine file has no power of a chip"});
+  } else {
+    projection.energy_j_per_step = chip_s * machine.power_per_chip_W.to_double();
+  }
+}
+
+void add_memory(const workload::Workload& workload, const machine::Machine& machine,
+                int64_t ranks_per_chip, Projection& projection) {
+  // By StorageKind, as users name them.
+  static const std::array<const char*, workload::kStorageKindCount> kNames{
+      "parameters", "gradients", "optimizer", "activations",
+      "communication", "buffers", "inputs", "temporary"};
+  workload::Workload classified = workload;
+  workload::classify_storages(classified);
+  const workload::MemoryPeak peak = workload::replay_allocations(classified);
+  projection.memory_peak_bytes = peak.allocated_bytes;
+  for (size_t kind = 0; kind < kNames.size(); ++kind) {
+    projection.memory_by_kind[kNames[kind]] = peak.by_kind[kind];
+  }
+  projection.memory_capacity_bytes = machine::rank_memory_bytes(machine, ranks_per_chip);
+  projection.memory_reserved_bytes = machine.chip.hbm.reserved_bytes / ranks_per_chip;
+  projection.fits = peak.allocated_bytes <= projection.memory_capacity_bytes;
+  projection.memory_is_upper_bound =
+      machine.chip.architecture == machine::Architecture::neuroncore;
+}
+
+}  // namespace trnsim::project

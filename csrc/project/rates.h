@@ -1,0 +1,40 @@
+// SPDX-License-Identifier: Apache-2.0
+// SPDX-FileCopyrightText: The trnsim authors
+//
+// Rates: what the step achieves per second, per dollar and per joule. Doubles are fine here: they
+// are ratios of exact sums, for printing.
+#pragma once
+
+#include <cstdint>
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "project/projection.h"
+
+namespace trnsim::project {
+
+// model_flops (128-bit sum over ops and ranks), mfu and mfu_causal against the published dense peak
+// of Program::peak_dtype on the chips in use. Null with a line in guesses when there is no FLOP or
+// no such peak.
+void add_flops(const fold::System& system, const machine::Machine& machine, Projection& projection);
+
+// How many ranks work on different samples: 1 for one rank; the product of the groups that call
+// themselves data-parallel (dp, ddp, fsdp, data, replicate, shard), "dp" alone where there is one;
+// all ranks when gradients are reduced over the whole world. Otherwise null, with the reason.
+std::optional<int64_t> data_parallel_degree(const workload::Workload& workload,
+                                            const workload::Step& step, int64_t used_ranks,
+                                            std::vector<lower::Guess>& guesses);
+
+// tokens_per_s and samples_per_s over all ranks; `tokens_per_step` >= 0 overrides.
+void add_throughput(const workload::Workload& workload, const workload::Step& step,
+                    int64_t used_ranks, int64_t tokens_per_step, Projection& projection);
+
+// cost = chips_used * price * step, energy = chips_used * power * step; null where unknown.
+void add_cost(const machine::Machine& machine, Projection& projection);
+
+// Peak by the caching-allocator model, by kind, and whether it fits a rank.
+void add_memory(const workload::Workload& workload, const machine::Machine& machine,
+                int64_t ranks_per_chip, Projection& projection);
+
+}  // namespace trnsim::project

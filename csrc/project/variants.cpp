@@ -1,0 +1,53 @@
+// SPDX-License-Identifier: Apache-2.0
+// SPDX-FileCopyrightText: The trnsim authors
+#include "project/variants.h"
+
+#include <algorithm>
+#include <exception>
+#include <mutex>
+#include <thread>
+
+namespace trnsim::project {
+
+Simulated simulate_case(const Case& of, const machine::Machine& machine) {
+  Simulated result;
+  result.program = std::make_shared<const lower::Program>(
+      lower::lower_step(*of.workload, of.step, machine, of.placement, of.lower));
+  const auto topology = machine::make_topology(machine, of.placement.chips);
+  const auto system = std::make_shared<const fold::System>(
+      fold::make_system(result.program, machine, *topology, of.placement, of.used_ranks));
+  result.timeline = std::make_shared<const simulate::Timeline>(
+      simulate::simulate_step(system, of.simulate));
+  return result;
+}
+
+std::vector<int64_t> simulate_variants(const Case& of,
+                                       const std::vector<machine::Machine>& machines, int threads,
+                                       Progress* progress) {
+  std::vector<int64_t> makespans(machines.size(), 0);
+  std::atomic<size_t> next{0};
+  std::exception_ptr failure;
+  std::mutex failure_mutex;
+  const auto work = [&] {
+    for (size_t i = next++; i < machines.size(); i = next++) {
+      try {
+        makespans[i] = simulate_case(of, machines[i]).timeline->makespan_ps;
+      } catch (...) {
+        const std::lock_guard lock(failure_mutex);
+        if (!failure) failure = std::current_exception();
+        next = machines.size();
+      }
+      if (progress) ++progress->done;
+    }
+  };
+  const int hardware = int(std::max(1u, std::thread::hardware_concurrency()));
+  const int count = std::min(int(machines.size()), threads > 0 ? threads : hardware);
+  std::vector<std::thread> pool;
+  for (int i = 1; i < count; ++i) pool.emplace_back(work);
+  work();
+  for (std::thread& thread : pool) thread.join();
+  if (failure) std::rethrow_exception(failure);
+  return makespans;
+}
+
+}  // namespace trnsim::project

@@ -1,0 +1,59 @@
+// SPDX-License-Identifier: Apache-2.0
+// SPDX-FileCopyrightText: The trnsim authors
+//
+// Variants: the same step on machines with a figure or two changed, each simulated from lowering on.
+// The interval and the advice are made of them; nothing is extrapolated.
+#pragma once
+
+#include <cstdint>
+#include <string>
+#include <vector>
+
+#include "project/projection.h"
+
+namespace trnsim::project {
+
+// One step of one Workload, ready to be simulated on any variant of the machine.
+struct Case {
+  std::shared_ptr<const workload::Workload> workload;
+  workload::Step step;
+  machine::Placement placement;
+  int64_t used_ranks = 1;
+  lower::LowerOptions lower;
+  simulate::SimulateOptions simulate;
+};
+
+struct Simulated {
+  std::shared_ptr<const lower::Program> program;
+  std::shared_ptr<const simulate::Timeline> timeline;
+};
+Simulated simulate_case(const Case& of, const machine::Machine& machine);
+
+// Makespans, in order. Threads share the machines; the first error is thrown again. `progress` counts
+// each that ends.
+std::vector<int64_t> simulate_variants(const Case& of, const std::vector<machine::Machine>& machines,
+                                       int threads, Progress* progress);
+
+// Figures of one kind move together to their bounds, each by its own confidence: measured 5 %,
+// published 10 %, inferred 25 %, guessed 50 %. Faster: rates times (1 + bound), times times
+// (1 - bound); slower the other way round. Shares stay in (0, 1].
+struct InputGroup {
+  std::string name;
+  machine::Machine faster, slower;
+};
+std::vector<InputGroup> input_groups(const machine::Machine& machine);
+// The kind that a figure's key belongs to; "" when it is not an input of time (sizes, counts, price).
+std::string input_group_of(const std::string& key);
+// [step - root of the sum of squares of what each group alone gains, step + the same of losses].
+// A group that moves the step the other way round counts on the side where it moves it.
+void combine_interval(int64_t step_ps, const std::vector<int64_t>& faster_ps,
+                      const std::vector<int64_t>& slower_ps, int64_t& low_ps, int64_t& high_ps);
+
+// One thing doubled or free at a time, that this machine and placement have.
+struct Change {
+  std::string text;
+  machine::Machine machine;
+};
+std::vector<Change> possible_changes(const machine::Machine& machine, int64_t chips_used);
+
+}  // namespace trnsim::project

@@ -1,0 +1,242 @@
+// SPDX-License-Identifier: Apache-2.0
+// SPDX-FileCopyrightText: The trnsim authors
+#include "report/trace.h"
+
+#include <algorithm>
+#include <map>
+#include <set>
+
+#include "base/hash.h"
+#include "report/trace_writer.h"
+
+namespace trnsim::report {
+namespace {
+
+using lower::QueueKind;
+using lower::TaskKind;
+
+const char* task_kind_name(TaskKind kind) {
+  switch (kind) {
+    case TaskKind::launch: return "launch";
+    case TaskKind::host_wait: return "wait for the device";
+    case TaskKind::load_weights: return "load weights";
+    case TaskKind::load: return "load";
+    case TaskKind::compute: return "compute";
+    case TaskKind::store: return "store";
+    case TaskKind::call: return "call";
+  }
+  return "compute";
+}
+
+std::string queue_name(const lower::Queue& queue) {
+  const std::string name = lower::queue_kind_name(queue.kind);
+  switch (queue.kind) {
+    case QueueKind::host: return "host";
+    case QueueKind::dma: return "DMA queue";
+    case QueueKind::collective: return "collective stream " + std::to_string(queue.index);
+    case QueueKind::send: return "send to " + std::to_string(queue.index);
+    case QueueKind::recv: return "receive from " + std::to_string(queue.index);
+    default: return name + " engine";
+  }
+}
+
+std::string slice_name(const lower::Program& program, const lower::Task& task) {
+  if (task.kind == TaskKind::call) {
+    const lower::CallTemplate& call = program.calls[size_t(task.call)];
+    std::string name = workload::call_kind_name(call.kind);
+    if (!call.algorithm.empty()) name += " (" + call.algorithm + ")";
+    return name;
+  }
+  if (task.op < 0) return task_kind_name(task.kind);
+  const std::string& op = program.ops[size_t(task.op)].name;
+  return task.kind == TaskKind::compute ? op : std::string(task_kind_name(task.kind)) + " " + op;
+}
+
+TraceWriter::Notes slice_notes(const project::Run& run, const lower::Program& program,
+                               const lower::Task& task) {
+  TraceWriter::Notes notes;
+  if (task.kind == TaskKind::call) {
+    const lower::CallTemplate& call = program.calls[size_t(task.call)];
+    const std::string& group = program.groups[size_t(call.group)].name;
+    notes.emplace_back("group", group.empty() ? "world" : group);
+    notes.emplace_back("bytes", std::to_string(call.bytes));
+  }
+  if (task.op >= 0) {
+    const lower::Op& op = program.ops[size_t(task.op)];
+    const std::string& module = run.workload->modules[size_t(op.module)];
+    if (!module.empty()) notes.emplace_back("module", module);
+    notes.emplace_back("phase", workload::phase_name(op.phase));
+  }
+  return notes;
+}
+
+// An arrow for each message: the same id on both sides, from what names it uniquely.
+uint64_t message_flow(const simulate::Timeline& timeline, int64_t rank,
+                      const lower::CallTemplate& call, std::map<std::string, int64_t>& counts) {
+  const bool is_send = call.kind == workload::CallKind::send;
+  const int64_t from = is_send ? rank : call.peer, to = is_send ? call.peer : rank;
+  const int32_t communicator =
+      timeline.system->ranks[size_t(rank)].communicator_of_slot[size_t(call.group)];
+  const std::string pair = std::to_string(communicator) + " " + std::to_string(from) + " " +
+                           std::to_string(to) + " " + std::to_string(call.tag);
+  const int64_t k = counts[pair + (is_send ? " send" : " recv")]++;
+  return hash_bytes(pair + " " + std::to_string(k)) | 1;
+}
+
+void write_rank(const project::Run& run, int64_t rank, TraceWriter& writer) {
+  const simulate::Timeline& timeline = *run.timeline;
+  const fold::Rank& placed = timeline.system->ranks[size_t(rank)];
+  const lower::Program& program = *timeline.system->roles[size_t(placed.role)];
+  const int32_t pid = int32_t(rank) + 1;
+  std::string name = "rank " + std::to_string(rank) + " on chip " + std::to_string(placed.chip);
+  if (placed.count > 1) name += " (stands for " + std::to_string(placed.count) + ")";
+  const uint64_t process = writer.add_process(pid, name);
+  std::vector<uint64_t> tracks;
+  for (size_t q = 0; q < program.queues.size(); ++q) {
+    const int32_t tid = pid * 1000 + int32_t(q) + 1;
+    tracks.push_back(writer.add_thread(pid, tid, queue_name(program.queues[q])));
+  }
+  std::map<std::string, int64_t> message_counts;
+  for (size_t t = 0; t < program.tasks.size(); ++t) {
+    const lower::Task& task = program.tasks[t];
+    const size_t i = size_t(timeline.first_task[size_t(rank)]) + t;
+    uint64_t out = 0, in = 0;
+    if (task.kind == TaskKind::call) {
+      const lower::CallTemplate& call = program.calls[size_t(task.call)];
+      if (call.kind == workload::CallKind::send) {
+        out = message_flow(timeline, rank, call, message_counts);
+      } else if (call.kind == workload::CallKind::recv) {
+        in = message_flow(timeline, rank, call, message_counts);
+      }
+    }
+    if (timeline.ends_ps[i] == timeline.starts_ps[i]) continue;  // nothing to see
+    const uint64_t track = tracks[size_t(task.queue)];
+    writer.begin_slice(track, timeline.starts_ps[i], slice_name(program, task),
+                       slice_notes(run, program, task), out, in);
+    writer.end_slice(track, timeline.ends_ps[i]);
+  }
+  if (rank != run.workload->rank) return;
+  const uint64_t memory = writer.add_counter(process, "memory", TraceWriter::Unit::bytes);
+  for (const CounterStep& step : memory_over_time(run)) {
+    writer.set_counter(memory, step.time_ps, step.value);
+  }
+}
+
+void write_links(const project::Run& run, const std::vector<int64_t>& ranks, TraceWriter& writer) {
+  const fold::System& system = *run.timeline->system;
+  std::set<int32_t> chips;
+  for (const int64_t rank : ranks) chips.insert(system.ranks[size_t(rank)].chip);
+  const auto topology = machine::make_topology(run.machine, run.projection.chips);
+  const auto load = link_load(*run.timeline);
+  uint64_t process = 0;
+  for (size_t link = 0; link < load.size(); ++link) {
+    if (load[link].empty() || link >= topology->links().size()) continue;
+    const machine::Link& of = topology->links()[link];
+    if (!chips.count(of.from_chip) && !chips.count(of.to_chip)) continue;
+    if (process == 0) process = writer.add_process(int32_t(system.ranks.size()) + 1, "links");
+    const uint64_t track = writer.add_counter(process, "link " + system.links[link].name + " load",
+                                              TraceWriter::Unit::percent);
+    for (const CounterStep& step : load[link]) {
+      writer.set_counter(track, step.time_ps, 100.0 * step.value);
+    }
+  }
+}
+
+}  // namespace
+
+std::vector<CounterStep> memory_over_time(const project::Run& run) {
+  const workload::Workload& workload = *run.workload;
+  const lower::Program& program = *run.program;
+  // When the op of a record starts on the captured rank; records between ops follow the last one.
+  std::vector<int64_t> op_start(program.ops.size(), -1);
+  const int64_t first = run.timeline->first_task[0];
+  for (size_t t = 0; t < program.tasks.size(); ++t) {
+    const int32_t op = program.tasks[t].op;
+    if (op < 0 || program.tasks[t].kind == TaskKind::launch) continue;
+    const int64_t start = run.timeline->starts_ps[size_t(first) + t];
+    int64_t& known = op_start[size_t(op)];
+    if (known < 0 || start < known) known = start;
+  }
+  std::map<int64_t, int64_t> record_start;
+  for (size_t op = 0; op < program.ops.size(); ++op) {
+    for (const int64_t record : program.ops[op].records) record_start[record] = op_start[op];
+  }
+  std::vector<CounterStep> steps;
+  if (record_start.empty()) return steps;
+  const int64_t begin = record_start.begin()->first, end = record_start.rbegin()->first;
+  int64_t live = 0, now = 0;
+  auto next = record_start.begin();
+  for (const workload::AllocationEvent& event : workload.allocations) {
+    if (event.record > end + 1) break;
+    if (event.record > begin) {
+      for (; next != record_start.end() && next->first <= event.record; ++next) {
+        now = std::max(now, next->second);
+      }
+    }
+    const int64_t bytes = workload.storages[size_t(event.storage)].bytes;
+    live += event.is_free ? -bytes : bytes;
+    if (!steps.empty() && steps.back().time_ps == now) {
+      steps.back().value = double(live);
+    } else {
+      steps.push_back({now, double(live)});
+    }
+  }
+  return steps;
+}
+
+std::vector<std::vector<CounterStep>> link_load(const simulate::Timeline& timeline) {
+  const fold::System& system = *timeline.system;
+  std::vector<std::map<int64_t, double>> changes(system.links.size());
+  for (const simulate::CallSpan& span : timeline.calls) {
+    const auto& phases = system.plan[size_t(span.communicator)][size_t(span.call)];
+    for (size_t p = 0; p < phases.size() && p < span.entry_ps.size(); ++p) {
+      const fold::Variable& variable = system.variables[size_t(phases[p])];
+      const int64_t entry = span.entry_ps[p], end = span.phase_end_ps[p];
+      if (variable.bytes == 0 || end <= entry) continue;
+      const double rate = double(variable.bytes) * double(kRateUnitsPerBps) *
+                          double(kPsPerSecond) / double(end - entry);
+      for (const fold::LinkUse& use : variable.uses) {
+        const double share = rate * double(use.weight) / double(fold::kWeightOne) /
+                             double(system.links[size_t(use.link)].rate);
+        changes[size_t(use.link)][entry] += share;
+        changes[size_t(use.link)][end] -= share;
+      }
+    }
+  }
+  std::vector<std::vector<CounterStep>> loads(changes.size());
+  for (size_t link = 0; link < changes.size(); ++link) {
+    double load = 0;
+    for (const auto& [time, change] : changes[link]) {
+      load += change;
+      if (load < 1e-9) load = 0;  // what rounding leaves of a sum of doubles
+      loads[link].push_back({time, load});
+    }
+  }
+  return loads;
+}
+
+int64_t estimate_trace_bytes(const project::Run& run, const std::vector<int64_t>& ranks) {
+  // Measured on examples: a slice takes 60 to 80 bytes (two packets, notes interned), a step of a
+  // counter 30.
+  constexpr int64_t kSliceBytes = 70, kCounterBytes = 30;
+  int64_t slices = 0;
+  for (const int64_t rank : ranks) {
+    TRN_CHECK(rank >= 0 && rank < int64_t(run.timeline->system->ranks.size()), report,
+              "rank " + std::to_string(rank) + " is not of this run",
+              "choose ranks below " + std::to_string(run.timeline->system->ranks.size()));
+    slices += run.timeline->first_task[size_t(rank) + 1] - run.timeline->first_task[size_t(rank)];
+  }
+  return slices * kSliceBytes + int64_t(run.workload->allocations.size()) * kCounterBytes;
+}
+
+int64_t write_trace(const project::Run& run, const std::vector<int64_t>& ranks,
+                    const std::string& path) {
+  estimate_trace_bytes(run, ranks);  // refuses ranks that are not there
+  TraceWriter writer(path);
+  for (const int64_t rank : ranks) write_rank(run, rank, writer);
+  write_links(run, ranks, writer);
+  writer.finish();
+  return writer.bytes_written();
+}
+
+}  // namespace trnsim::report

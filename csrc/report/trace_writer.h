@@ -1,0 +1,65 @@
+// SPDX-License-Identifier: Apache-2.0
+// SPDX-FileCopyrightText: The trnsim authors
+//
+// TraceWriter: streams a Perfetto trace (.pftrace) to a file, one packet at a time; memory stays
+// constant but for the table of interned names. Field numbers are those of Perfetto's
+// trace_packet.proto and track_event.proto. Times become whole ns, rounded down, as Perfetto holds
+// them; ends follow begins on a track in the order of the calls, so slices nest as they were written.
+//
+// The file appears under its name only when finish() returns: until then it is NAME.part, which the
+// destructor removes.
+#pragma once
+
+#include <cstdint>
+#include <fstream>
+#include <string>
+#include <unordered_map>
+#include <utility>
+#include <vector>
+
+#include "report/proto.h"
+
+namespace trnsim::report {
+
+class TraceWriter {
+ public:
+  explicit TraceWriter(const std::string& path);  // throws ReportError when it cannot be opened
+  ~TraceWriter();
+  TraceWriter(const TraceWriter&) = delete;
+  TraceWriter& operator=(const TraceWriter&) = delete;
+
+  using Notes = std::vector<std::pair<std::string, std::string>>;  // shown beside a slice
+  // Each returns the track's id.
+  uint64_t add_process(int32_t pid, const std::string& name);
+  uint64_t add_thread(int32_t pid, int32_t tid, const std::string& name);
+  enum class Unit : uint8_t { none, bytes, percent };
+  uint64_t add_counter(uint64_t parent, const std::string& name, Unit unit);
+
+  // flow != 0 draws an arrow from the slice that starts it to the one that ends it.
+  void begin_slice(uint64_t track, int64_t time_ps, const std::string& name, const Notes& notes,
+                   uint64_t flow_out, uint64_t flow_in);
+  void end_slice(uint64_t track, int64_t time_ps);
+  void set_counter(uint64_t track, int64_t time_ps, double value);
+
+  int64_t bytes_written() const { return bytes_written_; }
+  void finish();  // throws ReportError when the disk is full; then nothing is left behind
+
+ private:
+  struct Interned {
+    uint64_t id = 0;
+    bool is_new = false;
+  };
+  Interned intern(std::unordered_map<std::string, uint64_t>& table, const std::string& text);
+  void write_packet(const ProtoMessage& packet);
+  void write_event(int64_t time_ps, const ProtoMessage& event, const ProtoMessage& interned);
+  uint64_t add_track(const ProtoMessage& descriptor);
+
+  std::string path_, part_path_;
+  std::ofstream file_;
+  int64_t bytes_written_ = 0;
+  uint64_t next_track_ = 1;
+  bool is_first_ = true, is_finished_ = false;
+  std::unordered_map<std::string, uint64_t> names_, note_names_, note_values_;
+};
+
+}  // namespace trnsim::report
