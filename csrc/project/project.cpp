@@ -63,8 +63,8 @@ int64_t outside_step_ps(const Case& of, const machine::Machine& machine) {
   return simulate_case(alone, machine).timeline->makespan_ps;
 }
 
-void add_identity(const Case& of, const machine::Machine& machine, const ProjectOptions& options,
-                  const Simulated& simulated, Projection& projection) {
+void add_identity(const Case& of, const machine::Machine& machine, const Simulated& simulated,
+                  Projection& projection) {
   projection.machine = machine.name;
   projection.mode = of.workload->mode;
   projection.role = of.workload->role;
@@ -74,7 +74,12 @@ void add_identity(const Case& of, const machine::Machine& machine, const Project
   projection.chips_used = ceil_div(of.used_ranks, of.placement.ranks_per_chip);
   projection.step_ps = simulated.timeline->makespan_ps;
   projection.parameters = of.workload->parameter_count;
-  projection.overrides = options.overrides;
+  for (const machine::Figure& figure : machine.figures) {
+    if (figure.source != "--set") continue;
+    const bool has_unit = figure.unit != "1" && figure.unit != "word" && figure.unit != "list";
+    projection.overrides.push_back(figure.key + "=" + figure.value +
+                                   (has_unit ? figure.unit : ""));
+  }
   projection.timeline_hash = simulated.timeline->hash;
   projection.workload_hash = workload::hash_workload(*of.workload);
   projection.seed = of.workload->seed;
@@ -175,7 +180,7 @@ Run project_step(std::shared_ptr<const workload::Workload> workload,
 
   Run run{of.workload, machine, simulated.program, simulated.timeline, {}};
   Projection& projection = run.projection;
-  add_identity(of, machine, options, simulated, projection);
+  add_identity(of, machine, simulated, projection);
   add_guesses(of, machine, *simulated.program, projection);
   const Shares shares = share_step(*simulated.timeline, sweep);
   projection.breakdown = shares.breakdown;

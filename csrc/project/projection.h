@@ -73,7 +73,7 @@ struct Projection {
   struct Fallback { std::string name; int64_t count = 0; double share = 0; };
   std::vector<Fallback> fallback_ops;
   std::vector<lower::Guess> guesses;
-  std::vector<std::string> overrides;                   // --set
+  std::vector<std::string> overrides;  // figures of the machine whose source is "--set"
   uint64_t timeline_hash = 0, workload_hash = 0, seed = 0;
 };
 
@@ -90,7 +90,6 @@ struct ProjectOptions {
   bool advise = true, interval = true;
   simulate::SimulateOptions simulate;
   lower::LowerOptions lower;
-  std::vector<std::string> overrides;  // as listed in the result; the machine has them applied
   std::shared_ptr<Progress> progress;  // or null
   int threads = 0;                     // for the simulations beside the first; 0 = all of the host
 };

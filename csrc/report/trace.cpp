@@ -215,6 +215,36 @@ std::vector<std::vector<CounterStep>> link_load(const simulate::Timeline& timeli
   return loads;
 }
 
+TaskColumns task_columns(const project::Run& run, const std::vector<int64_t>& ranks) {
+  const simulate::Timeline& timeline = *run.timeline;
+  TaskColumns columns;
+  std::map<std::string, int32_t> queues, kinds, names;
+  const auto code = [](std::map<std::string, int32_t>& known, std::vector<std::string>& list,
+                       const std::string& text) {
+    const auto [found, is_new] = known.try_emplace(text, int32_t(list.size()));
+    if (is_new) list.push_back(text);
+    return found->second;
+  };
+  columns.modules = run.workload->modules;
+  for (const int64_t rank : ranks) {
+    const fold::Rank& placed = timeline.system->ranks[size_t(rank)];
+    const lower::Program& program = *timeline.system->roles[size_t(placed.role)];
+    for (size_t t = 0; t < program.tasks.size(); ++t) {
+      const lower::Task& task = program.tasks[t];
+      const size_t i = size_t(timeline.first_task[size_t(rank)]) + t;
+      columns.rank.push_back(int32_t(rank));
+      columns.queue.push_back(
+          code(queues, columns.queues, queue_name(program.queues[size_t(task.queue)])));
+      columns.kind.push_back(code(kinds, columns.kinds, task_kind_name(task.kind)));
+      columns.name.push_back(code(names, columns.names, slice_name(program, task)));
+      columns.module.push_back(task.op >= 0 ? program.ops[size_t(task.op)].module : 0);
+      columns.start_ps.push_back(timeline.starts_ps[i]);
+      columns.end_ps.push_back(timeline.ends_ps[i]);
+    }
+  }
+  return columns;
+}
+
 int64_t estimate_trace_bytes(const project::Run& run, const std::vector<int64_t>& ranks) {
   // Measured on examples: a slice takes 60 to 80 bytes (two packets, notes interned), a step of a
   // counter 30.

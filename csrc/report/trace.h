@@ -35,4 +35,12 @@ std::vector<CounterStep> memory_over_time(const project::Run& run);
 // Load of each link, 0 to 1, by link id; empty for links that carried nothing.
 std::vector<std::vector<CounterStep>> link_load(const simulate::Timeline& timeline);
 
+// The tasks of some ranks as columns, codes into the lists of names.
+struct TaskColumns {
+  std::vector<int32_t> rank, queue, kind, name, module;
+  std::vector<int64_t> start_ps, end_ps;
+  std::vector<std::string> queues, kinds, names, modules;
+};
+TaskColumns task_columns(const project::Run& run, const std::vector<int64_t>& ranks);
+
 }  // namespace trnsim::report

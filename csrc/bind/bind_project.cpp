@@ -1,0 +1,191 @@
+// SPDX-License-Identifier: Apache-2.0
+// SPDX-FileCopyrightText: The trnsim authors
+//
+// project_step, its result and the trace writer. Nothing is computed here.
+#include <pybind11/numpy.h>
+#include <pybind11/stl.h>
+
+#include "base/hash.h"
+#include "bind/bind.h"
+#include "project/projection.h"
+#include "project/variants.h"
+#include "report/trace.h"
+
+namespace py = pybind11;
+
+namespace trnsim::bind {
+namespace {
+
+using project::Advice;
+using project::Breakdown;
+using project::ModuleShare;
+using project::OpShare;
+using project::Progress;
+using project::Projection;
+using project::ProjectOptions;
+using project::Run;
+
+void bind_parts(py::module_& module) {
+  py::class_<Progress, std::shared_ptr<Progress>>(module, "Progress")
+      .def(py::init<>())
+      .def_property_readonly("done", [](const Progress& p) { return p.done.load(); })
+      .def_property_readonly("total", [](const Progress& p) { return p.total.load(); });
+  py::class_<Breakdown>(module, "Breakdown")
+      .def_readonly("compute_ps", &Breakdown::compute_ps)
+      .def_readonly("exposed_communication_ps", &Breakdown::exposed_communication_ps)
+      .def_readonly("bubble_ps", &Breakdown::bubble_ps)
+      .def_readonly("host_ps", &Breakdown::host_ps)
+      .def_readonly("stall_ps", &Breakdown::stall_ps);
+  py::class_<OpShare>(module, "OpShare")
+      .def_readonly("name", &OpShare::name)
+      .def_readonly("module", &OpShare::module)
+      .def_readonly("phase", &OpShare::phase)
+      .def_readonly("bound", &OpShare::bound)
+      .def_readonly("rule_class", &OpShare::rule_class)
+      .def_readonly("count", &OpShare::count)
+      .def_readonly("time_ps", &OpShare::time_ps)
+      .def_readonly("read_bytes", &OpShare::read_bytes)
+      .def_readonly("write_bytes", &OpShare::write_bytes)
+      .def_readonly("flops", &OpShare::flops)
+      .def_readonly("roofline_fraction", &OpShare::roofline_fraction);
+  py::class_<ModuleShare>(module, "ModuleShare")
+      .def_readonly("module", &ModuleShare::module)
+      .def_readonly("count", &ModuleShare::count)
+      .def_readonly("time_ps", &ModuleShare::time_ps)
+      .def_readonly("read_bytes", &ModuleShare::read_bytes)
+      .def_readonly("write_bytes", &ModuleShare::write_bytes)
+      .def_readonly("flops", &ModuleShare::flops);
+  py::class_<Advice>(module, "Advice")
+      .def_readonly("change", &Advice::change)
+      .def_readonly("step_ps", &Advice::step_ps)
+      .def_readonly("gain", &Advice::gain);
+  py::class_<Projection::Fallback>(module, "Fallback")
+      .def_readonly("name", &Projection::Fallback::name)
+      .def_readonly("count", &Projection::Fallback::count)
+      .def_readonly("share", &Projection::Fallback::share);
+}
+
+std::vector<std::array<std::string, 3>> guesses_of(const Projection& projection) {
+  std::vector<std::array<std::string, 3>> rows;
+  for (const lower::Guess& g : projection.guesses) rows.push_back({g.name, g.value, g.effect});
+  return rows;
+}
+
+void bind_projection(py::module_& module) {
+  py::class_<Projection>(module, "Projection")
+      .def_readonly("machine", &Projection::machine)
+      .def_readonly("mode", &Projection::mode)
+      .def_readonly("role", &Projection::role)
+      .def_readonly("chips", &Projection::chips)
+      .def_readonly("chips_used", &Projection::chips_used)
+      .def_readonly("ranks", &Projection::ranks)
+      .def_readonly("ranks_per_chip", &Projection::ranks_per_chip)
+      .def_readonly("step_ps", &Projection::step_ps)
+      .def_readonly("interval_low_ps", &Projection::interval_low_ps)
+      .def_readonly("interval_high_ps", &Projection::interval_high_ps)
+      .def_readonly("interval_basis", &Projection::interval_basis)
+      .def_readonly("breakdown", &Projection::breakdown)
+      .def_readonly("engine_busy", &Projection::engine_busy)
+      .def_readonly("exposed_by_group_ps", &Projection::exposed_by_group_ps)
+      .def_readonly("mfu", &Projection::mfu)
+      .def_readonly("mfu_causal", &Projection::mfu_causal)
+      .def_readonly("model_flops", &Projection::model_flops)
+      .def_readonly("parameters", &Projection::parameters)
+      .def_readonly("memory_peak_bytes", &Projection::memory_peak_bytes)
+      .def_readonly("memory_capacity_bytes", &Projection::memory_capacity_bytes)
+      .def_readonly("memory_reserved_bytes", &Projection::memory_reserved_bytes)
+      .def_readonly("memory_by_kind", &Projection::memory_by_kind)
+      .def_readonly("memory_is_upper_bound", &Projection::memory_is_upper_bound)
+      .def_readonly("fits", &Projection::fits)
+      .def_readonly("tokens_per_s", &Projection::tokens_per_s)
+      .def_readonly("samples_per_s", &Projection::samples_per_s)
+      .def_readonly("cost_usd_per_step", &Projection::cost_usd_per_step)
+      .def_readonly("energy_j_per_step", &Projection::energy_j_per_step)
+      .def_readonly("bottleneck", &Projection::bottleneck)
+      .def_readonly("bottleneck_share", &Projection::bottleneck_share)
+      .def_readonly("advice", &Projection::advice)
+      .def_readonly("top_ops", &Projection::top_ops)
+      .def_readonly("top_modules", &Projection::top_modules)
+      .def_readonly("outside_step_ps", &Projection::outside_step_ps)
+      .def_readonly("fallback_ops", &Projection::fallback_ops)
+      .def_property_readonly("guesses", guesses_of, "(name, value, effect) of each.")
+      .def_readonly("overrides", &Projection::overrides)
+      .def_property_readonly("timeline_hash",
+                             [](const Projection& p) { return hex16(p.timeline_hash); })
+      .def_property_readonly("workload_hash",
+                             [](const Projection& p) { return hex16(p.workload_hash); })
+      .def_readonly("seed", &Projection::seed);
+}
+
+std::shared_ptr<Run> run_project(std::shared_ptr<workload::Workload> workload,
+                                 const machine::Machine& machine, int64_t chips, int64_t ranks,
+                                 int64_t ranks_per_chip, int64_t step, int64_t tokens_per_step,
+                                 int64_t top, bool advise, bool interval,
+                                 std::shared_ptr<Progress> progress) {
+  ProjectOptions options;
+  options.chips = chips;
+  options.ranks = ranks;
+  options.ranks_per_chip = ranks_per_chip;
+  options.step = step;
+  options.tokens_per_step = tokens_per_step;
+  options.top = top;
+  options.advise = advise;
+  options.interval = interval;
+  options.progress = std::move(progress);
+  return std::make_shared<Run>(project::project_step(std::move(workload), machine, options));
+}
+
+py::dict task_columns(const Run& run, const std::vector<int64_t>& ranks) {
+  const report::TaskColumns columns = report::task_columns(run, ranks);
+  const auto array = [](const auto& values) {
+    return py::array_t<typename std::decay_t<decltype(values)>::value_type>(
+        py::ssize_t(values.size()), values.data());
+  };
+  py::dict out;
+  out["rank"] = array(columns.rank);
+  out["queue"] = array(columns.queue);
+  out["kind"] = array(columns.kind);
+  out["name"] = array(columns.name);
+  out["module"] = array(columns.module);
+  out["start_ps"] = array(columns.start_ps);
+  out["end_ps"] = array(columns.end_ps);
+  out["queues"] = columns.queues;
+  out["kinds"] = columns.kinds;
+  out["names"] = columns.names;
+  out["modules"] = columns.modules;
+  return out;
+}
+
+}  // namespace
+
+void bind_project(py::module_& module) {
+  bind_parts(module);
+  bind_projection(module);
+  py::class_<Run, std::shared_ptr<Run>>(module, "Run")
+      .def_readonly("projection", &Run::projection)
+      .def_readonly("machine", &Run::machine)
+      .def_property_readonly("workload",
+                             [](const Run& run) {
+                               return std::const_pointer_cast<workload::Workload>(run.workload);
+                             })
+      .def_property_readonly("program",
+                             [](const Run& run) {
+                               return std::const_pointer_cast<lower::Program>(run.program);
+                             })
+      .def_property_readonly("timeline",
+                             [](const Run& run) {
+                               return std::const_pointer_cast<simulate::Timeline>(run.timeline);
+                             })
+      .def("task_columns", task_columns, py::arg("ranks"));
+  module.def("project_step", run_project, py::arg("workload"), py::arg("machine"),
+             py::arg("chips"), py::arg("ranks"), py::arg("ranks_per_chip"), py::arg("step"),
+             py::arg("tokens_per_step"), py::arg("top"), py::arg("advise"), py::arg("interval"),
+             py::arg("progress"), py::call_guard<py::gil_scoped_release>());
+  module.def("input_group_of", &project::input_group_of, py::arg("key"));
+  module.def("estimate_trace_bytes", &report::estimate_trace_bytes, py::arg("run"),
+             py::arg("ranks"));
+  module.def("write_trace", &report::write_trace, py::arg("run"), py::arg("ranks"),
+             py::arg("path"), py::call_guard<py::gil_scoped_release>());
+}
+
+}  // namespace trnsim::bind

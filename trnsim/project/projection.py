@@ -1,0 +1,193 @@
+# SPDX-License-Identifier: Apache-2.0
+# SPDX-FileCopyrightText: The trnsim authors
+"""Projection: one step of one Workload on one machine. It prints itself and shows in a notebook."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Iterable, Mapping
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    from trnsim import _core
+
+
+class Projection:
+    """What a step costs, where its time goes and what limits it.
+
+    Times are in seconds, memory in bytes; `figures` holds the same in exact picoseconds.
+
+    Attributes:
+        figures: the exact result, as csrc/project/projection.h states it.
+        run: everything that a report needs; for the writers of trnsim.report.
+    """
+
+    def __init__(self, run: _core.Run) -> None:
+        self.run = run
+        self.figures = run.projection
+
+    @property
+    def machine(self) -> _core.Machine:
+        """The machine, with overrides applied."""
+        return self.run.machine
+
+    @property
+    def workload(self) -> _core.Workload:
+        """What the script asked of the device."""
+        return self.run.workload
+
+    @property
+    def program(self) -> _core.Program:
+        """The step as engine tasks and transfers for this machine."""
+        return self.run.program
+
+    @property
+    def timeline(self) -> _core.Timeline:
+        """Start and end of every task, in picoseconds."""
+        return self.run.timeline
+
+    @property
+    def step_time_s(self) -> float:
+        """From all engines idle to the last task of any rank, in seconds."""
+        return self.figures.step_ps / 1e12
+
+    @property
+    def step_time_interval_s(self) -> tuple[float, float]:
+        """How far the step moves when every figure of the machine moves to its bounds."""
+        return self.figures.interval_low_ps / 1e12, self.figures.interval_high_ps / 1e12
+
+    @property
+    def breakdown_s(self) -> dict[str, float]:
+        """compute, exposed_communication, bubble, host and stall; mean over ranks, in seconds."""
+        parts = self.figures.breakdown
+        return {
+            name: getattr(parts, f"{name}_ps") / 1e12
+            for name in ("compute", "exposed_communication", "bubble", "host", "stall")
+        }
+
+    @property
+    def fits(self) -> bool:
+        """Whether the peak of memory fits a rank."""
+        return self.figures.fits
+
+    def __getattr__(self, name: str) -> Any:
+        if name.startswith("_") or name in ("run", "figures"):  # not made yet: copy, pickle
+            raise AttributeError(name)
+        return getattr(self.figures, name)
+
+    def __dir__(self) -> list[str]:
+        return sorted({*super().__dir__(), *(n for n in dir(self.figures) if n[0] != "_")})
+
+    def to_dict(self) -> dict[str, Any]:
+        """The document of `trnsim run --json`: plain numbers, strings, lists and dicts."""
+        from trnsim.report import to_json
+
+        return to_json(self)
+
+    def write(self, directory: str | os.PathLike[str], name: str = "run") -> Path:
+        """Writes a Perfetto trace, projection.json and timeline.parquet into `directory`, and the
+        run file NAME.trnsim that every verb reads; returns the directory."""
+        from trnsim.report import write_outputs
+        from trnsim.workload import save_run
+
+        folder = Path(directory)
+        write_outputs(self, folder)
+        save_run(
+            folder / f"{name}.trnsim",
+            [self.workload],
+            machine=self.machine.name,
+            machine_hash=self.machine.hash,
+            options={
+                "chips": self.figures.chips,
+                "ranks_per_chip": self.figures.ranks_per_chip,
+                "overrides": list(self.figures.overrides),
+            },
+        )
+        return folder
+
+    def __repr__(self) -> str:
+        from trnsim.report.words import duration, percent
+
+        mfu = "" if self.figures.mfu is None else f", MFU {percent(self.figures.mfu)}"
+        fits = "fits" if self.fits else "does not fit"
+        return (
+            f"<Projection {self.figures.machine}: step {duration(self.step_time_s)}{mfu} on "
+            f"{self.figures.chips_used} of {self.figures.chips} chips, {fits}>"
+        )
+
+    def __str__(self) -> str:
+        from trnsim.report import to_text
+
+        return to_text(self)
+
+    def _repr_html_(self) -> str:
+        from trnsim.report.notebook import to_html
+
+        return to_html(self)
+
+
+def project(
+    workload: _core.Workload | str | os.PathLike[str],
+    machine: str | os.PathLike[str] | _core.Machine = "trn2",
+    *,
+    chips: int | None = None,
+    ranks: int | None = None,
+    ranks_per_chip: int | None = None,
+    step: int | None = None,
+    overrides: Iterable[str] | Mapping[str, Any] = (),
+    tokens_per_step: int | None = None,
+    top: int = 10,
+    advise: bool = True,
+    interval: bool = True,
+) -> Projection:
+    """Projects the measured step of `workload` on `machine`. Nothing is run but the simulator.
+
+    Args:
+        workload: a Workload, or the path of a run file.
+        machine: a preset's name, the path of a machine file, or a Machine.
+        chips, ranks, ranks_per_chip: size of the job; the ranks that the script ran as when
+            nothing is given.
+        step: whole step to measure, from 0; None takes the second, or the only one.
+        overrides: figures of the machine to change, as "key=value" or a mapping.
+        tokens_per_step: tokens of all ranks in a step, for tokens_per_s; counted from the inputs
+            of the first embedding when None.
+        top: how many ops and modules to list.
+        advise: simulate the step again with one thing doubled or free at a time.
+        interval: simulate the step again with the machine's figures at their bounds.
+
+    Raises:
+        MachineError: an unknown machine, contradictory counts, or counts that it cannot hold.
+        WorkloadError: no such run file, no step to measure, or no such step.
+        ProjectError: the script ran as another number of ranks than the chips hold.
+        LowerError, SimulateError: the step cannot be run on this machine.
+    """
+    from trnsim import _core, workload as workloads
+    from trnsim.job import make_job
+    from trnsim.project.progress import watch
+
+    if not isinstance(workload, _core.Workload):
+        workload = workloads.load(workload)
+    if chips is None and ranks is None:
+        ranks = workload.world_size
+    if not isinstance(machine, _core.Machine):
+        machine = os.fspath(machine)
+    job = make_job(
+        machine, chips=chips, ranks=ranks, ranks_per_chip=ranks_per_chip, overrides=overrides
+    )
+    counter = _core.Progress()
+    with watch(counter, "simulating"):
+        run = _core.project_step(
+            workload,
+            job.machine,
+            chips=job.placement.chips,
+            ranks=0,
+            ranks_per_chip=job.placement.ranks_per_chip,
+            step=-1 if step is None else step,
+            tokens_per_step=-1 if tokens_per_step is None else tokens_per_step,
+            top=top,
+            advise=advise,
+            interval=interval,
+            progress=counter,
+        )
+    return Projection(run)

@@ -1,0 +1,133 @@
+# SPDX-License-Identifier: Apache-2.0
+# SPDX-FileCopyrightText: The trnsim authors
+"""The document of `trnsim run --json`, which other programs rely on.
+
+Units stand in the names. Every promised key is always there; what is not known is null, with a line
+in `guesses`. Nothing is NaN or infinite.
+"""
+
+from __future__ import annotations
+
+import math
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    from trnsim.project import Projection
+
+PROMISED = (
+    "machine", "chips", "chips_used", "ranks", "mode", "step_time_s", "step_time_interval_s",
+    "interval_basis", "breakdown_s", "engine_busy", "exposed_by_group", "mfu", "mfu_causal",
+    "model_flops", "parameters", "memory_peak_bytes", "memory_capacity_bytes", "memory_by_kind",
+    "fits", "tokens_per_s", "samples_per_s", "cost_usd_per_step", "energy_j_per_step",
+    "bottleneck", "advice", "top_ops", "outside_step_s", "roles", "fallback_ops", "guesses",
+    "untranslated", "timeline_hash", "workload_hash", "seed", "version",
+)  # fmt: skip
+
+
+def to_json(projection: Projection) -> dict[str, Any]:
+    """The projection as plain numbers, strings, lists and dicts."""
+    import trnsim
+
+    p = projection.figures
+    document = {
+        "machine": p.machine,
+        "chips": p.chips,
+        "chips_used": p.chips_used,
+        "ranks": p.ranks,
+        "ranks_per_chip": p.ranks_per_chip,
+        "mode": p.mode,
+        "step_time_s": projection.step_time_s,
+        "step_time_ps": p.step_ps,
+        "step_time_interval_s": list(projection.step_time_interval_s),
+        "interval_basis": p.interval_basis,
+        "breakdown_s": projection.breakdown_s,
+        "breakdown_ps": _breakdown_ps(p.breakdown),
+        "engine_busy": dict(p.engine_busy),
+        "exposed_by_group": {k: v / 1e12 for k, v in p.exposed_by_group_ps.items()},
+        "mfu": p.mfu,
+        "mfu_causal": p.mfu_causal,
+        "model_flops": p.model_flops,
+        "parameters": p.parameters,
+        "memory_peak_bytes": p.memory_peak_bytes,
+        "memory_capacity_bytes": p.memory_capacity_bytes,
+        "memory_reserved_bytes": p.memory_reserved_bytes,
+        "memory_by_kind": dict(p.memory_by_kind),
+        "memory_is_upper_bound": p.memory_is_upper_bound,
+        "fits": p.fits,
+        "tokens_per_s": p.tokens_per_s,
+        "samples_per_s": p.samples_per_s,
+        "cost_usd_per_step": p.cost_usd_per_step,
+        "energy_j_per_step": p.energy_j_per_step,
+        "bottleneck": p.bottleneck,
+        "bottleneck_share": p.bottleneck_share,
+        "advice": [
+            {"change": a.change, "step_time_s": a.step_ps / 1e12, "gain": a.gain} for a in p.advice
+        ],
+        "top_ops": [_op(op, p.step_ps) for op in p.top_ops],
+        "top_modules": [_module(m, p.step_ps) for m in p.top_modules],
+        "outside_step_s": p.outside_step_ps / 1e12,
+        "roles": [{"name": p.role, "ranks": p.ranks, "memory_peak_bytes": p.memory_peak_bytes}],
+        "fallback_ops": [
+            {"name": f.name, "count": f.count, "share": f.share} for f in p.fallback_ops
+        ],
+        "guesses": [
+            {"name": name, "value": value, "effect": effect} for name, value, effect in p.guesses
+        ],
+        "untranslated": [],
+        "overrides": list(p.overrides),
+        "timeline_hash": p.timeline_hash,
+        "workload_hash": p.workload_hash,
+        "machine_hash": projection.machine.hash,
+        "seed": p.seed,
+        "version": trnsim.__version__,
+    }
+    return _finite(document)
+
+
+def _breakdown_ps(parts: Any) -> dict[str, int]:
+    names = ("compute", "exposed_communication", "bubble", "host", "stall")
+    return {name: getattr(parts, f"{name}_ps") for name in names}
+
+
+def _share(time_ps: int, step_ps: int) -> float:
+    return time_ps / step_ps if step_ps else 0.0
+
+
+def _op(op: Any, step_ps: int) -> dict[str, Any]:
+    return {
+        "name": op.name,
+        "module": op.module,
+        "phase": op.phase,
+        "count": op.count,
+        "time_s": op.time_ps / 1e12,
+        "share": _share(op.time_ps, step_ps),
+        "read_bytes": op.read_bytes,
+        "write_bytes": op.write_bytes,
+        "flops": op.flops,
+        "bound": op.bound,
+        "roofline_fraction": op.roofline_fraction,
+        "rule_class": op.rule_class,
+    }
+
+
+def _module(module: Any, step_ps: int) -> dict[str, Any]:
+    return {
+        "module": module.module,
+        "count": module.count,
+        "time_s": module.time_ps / 1e12,
+        "share": _share(module.time_ps, step_ps),
+        "read_bytes": module.read_bytes,
+        "write_bytes": module.write_bytes,
+        "flops": module.flops,
+    }
+
+
+def _finite(value: Any) -> Any:
+    """The same with null where a ratio had no value, so that any parser takes it."""
+    if isinstance(value, float) and not math.isfinite(value):
+        return None
+    if isinstance(value, dict):
+        return {key: _finite(entry) for key, entry in value.items()}
+    if isinstance(value, list):
+        return [_finite(entry) for entry in value]
+    return value
