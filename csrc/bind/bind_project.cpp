@@ -26,7 +26,7 @@ using project::ProjectOptions;
 using project::Run;
 
 void bind_parts(py::module_& module) {
-  py::class_<Progress, std::shared_ptr<Progress>>(module, "Progress")
+  py::class_<Progress, std::shared_ptr<Progress>>(module, "ProjectProgress")
       .def(py::init<>())
       .def_property_readonly("done", [](const Progress& p) { return p.done.load(); })
       .def_property_readonly("total", [](const Progress& p) { return p.total.load(); });
@@ -164,28 +164,25 @@ void bind_project(py::module_& module) {
   py::class_<Run, std::shared_ptr<Run>>(module, "Run")
       .def_readonly("projection", &Run::projection)
       .def_readonly("machine", &Run::machine)
-      .def_property_readonly("workload",
-                             [](const Run& run) {
-                               return std::const_pointer_cast<workload::Workload>(run.workload);
-                             })
-      .def_property_readonly("program",
-                             [](const Run& run) {
-                               return std::const_pointer_cast<lower::Program>(run.program);
-                             })
-      .def_property_readonly("timeline",
-                             [](const Run& run) {
-                               return std::const_pointer_cast<simulate::Timeline>(run.timeline);
-                             })
+      .def_property_readonly(
+          "workload",
+          [](const Run& run) { return std::const_pointer_cast<workload::Workload>(run.workload); })
+      .def_property_readonly(
+          "program",
+          [](const Run& run) { return std::const_pointer_cast<lower::Program>(run.program); })
+      .def_property_readonly(
+          "timeline",
+          [](const Run& run) { return std::const_pointer_cast<simulate::Timeline>(run.timeline); })
       .def("task_columns", task_columns, py::arg("ranks"));
-  module.def("project_step", run_project, py::arg("workload"), py::arg("machine"),
-             py::arg("chips"), py::arg("ranks"), py::arg("ranks_per_chip"), py::arg("step"),
+  module.def("project_step", run_project, py::arg("workload"), py::arg("machine"), py::arg("chips"),
+             py::arg("ranks"), py::arg("ranks_per_chip"), py::arg("step"),
              py::arg("tokens_per_step"), py::arg("top"), py::arg("advise"), py::arg("interval"),
              py::arg("progress"), py::call_guard<py::gil_scoped_release>());
   module.def("input_group_of", &project::input_group_of, py::arg("key"));
   module.def("estimate_trace_bytes", &report::estimate_trace_bytes, py::arg("run"),
              py::arg("ranks"));
-  module.def("write_trace", &report::write_trace, py::arg("run"), py::arg("ranks"),
-             py::arg("path"), py::call_guard<py::gil_scoped_release>());
+  module.def("write_trace", &report::write_trace, py::arg("run"), py::arg("ranks"), py::arg("path"),
+             py::call_guard<py::gil_scoped_release>());
 }
 
 }  // namespace trnsim::bind

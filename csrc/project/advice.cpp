@@ -16,7 +16,7 @@ struct Knob {
   const char* what;  // a word of machine::scaled
   const char* text;
   bool is_free;
-  int axis;          // needs links on that axis; -1 = always there
+  int axis;  // needs links on that axis; -1 = always there
 };
 
 constexpr Knob kKnobs[] = {

@@ -13,7 +13,7 @@ namespace {
 struct Input {
   const char* key;  // a trailing '*' stands for any ending
   const char* group;
-  bool is_time;     // slower when larger
+  bool is_time;  // slower when larger
 };
 
 // Everything that decides a duration. Sizes, counts, prices and published peaks (MFU's divisor) are
@@ -69,10 +69,14 @@ const Input* input_of(const std::string& key) {
 // Percent that a figure may be off, by what it rests on (DESIGN 3.5).
 int64_t bound_percent(machine::Confidence confidence) {
   switch (confidence) {
-    case machine::Confidence::measured: return 5;
-    case machine::Confidence::published: return 10;
-    case machine::Confidence::inferred: return 25;
-    case machine::Confidence::guessed: return 50;
+    case machine::Confidence::measured:
+      return 5;
+    case machine::Confidence::published:
+      return 10;
+    case machine::Confidence::inferred:
+      return 25;
+    case machine::Confidence::guessed:
+      return 50;
   }
   return 50;
 }
@@ -114,8 +118,8 @@ std::vector<InputGroup> input_groups(const machine::Machine& machine) {
   }
   std::vector<InputGroup> groups;
   for (const std::string& name : names) {
-    groups.push_back({name, with_group_moved(machine, name, true),
-                      with_group_moved(machine, name, false)});
+    groups.push_back(
+        {name, with_group_moved(machine, name, true), with_group_moved(machine, name, false)});
   }
   return groups;
 }

@@ -21,8 +21,8 @@ void add_guess(Projection& projection, lower::Guess guess) {
 }
 
 // A run without a process group is one rank, however many chips were asked for.
-Case make_case(std::shared_ptr<const workload::Workload> workload,
-               const machine::Machine& machine, const ProjectOptions& options) {
+Case make_case(std::shared_ptr<const workload::Workload> workload, const machine::Machine& machine,
+               const ProjectOptions& options) {
   Case result;
   result.workload = std::move(workload);
   const workload::Workload& of = *result.workload;
@@ -77,8 +77,7 @@ void add_identity(const Case& of, const machine::Machine& machine, const Simulat
   for (const machine::Figure& figure : machine.figures) {
     if (figure.source != "--set") continue;
     const bool has_unit = figure.unit != "1" && figure.unit != "word" && figure.unit != "list";
-    projection.overrides.push_back(figure.key + "=" + figure.value +
-                                   (has_unit ? figure.unit : ""));
+    projection.overrides.push_back(figure.key + "=" + figure.value + (has_unit ? figure.unit : ""));
   }
   projection.timeline_hash = simulated.timeline->hash;
   projection.workload_hash = workload::hash_workload(*of.workload);
@@ -91,11 +90,11 @@ void add_guesses(const Case& of, const machine::Machine& machine, const lower::P
   const workload::Workload& workload = *of.workload;
   for (const lower::Guess& guess : program.guesses) add_guess(projection, guess);
   if (of.placement.chips > projection.chips_used) {
-    add_guess(projection, {"chips used",
-                           std::to_string(projection.chips_used) + " of " +
-                               std::to_string(of.placement.chips) +
-                               " chips used: the script is not distributed",
-                           "rates, cost and MFU count the used chips only"});
+    add_guess(projection,
+              {"chips used",
+               std::to_string(projection.chips_used) + " of " + std::to_string(of.placement.chips) +
+                   " chips used: the script is not distributed",
+               "rates, cost and MFU count the used chips only"});
   }
   if (of.step.creates_state) {
     add_guess(projection, {"step", "first step: optimizer state is created in it",
@@ -139,10 +138,9 @@ void add_attribution(const Sweep& sweep, const Case& of, const ProjectOptions& o
 // The interval and the advice, as one batch of simulations.
 void add_variants(const Case& of, const machine::Machine& machine, const ProjectOptions& options,
                   Projection& projection) {
-  const auto groups =
-      options.interval ? input_groups(machine) : std::vector<InputGroup>{};
-  const auto changes = options.advise ? possible_changes(machine, projection.chips_used)
-                                      : std::vector<Change>{};
+  const auto groups = options.interval ? input_groups(machine) : std::vector<InputGroup>{};
+  const auto changes =
+      options.advise ? possible_changes(machine, projection.chips_used) : std::vector<Change>{};
   std::vector<machine::Machine> machines;
   for (const InputGroup& group : groups) {
     machines.push_back(group.faster);

@@ -36,15 +36,15 @@ struct OpShare {
 
 struct ModuleShare {
   std::string module;
-  int64_t count = 0;        // modules that the row stands for
+  int64_t count = 0;  // modules that the row stands for
   int64_t time_ps = 0, read_bytes = 0, write_bytes = 0;
   double flops = 0;
 };
 
 struct Advice {
-  std::string change;       // "twice the bandwidth of link axis z", "no launch cost"
-  int64_t step_ps = 0;      // of the step simulated again with it
-  double gain = 0;          // 1 - step_ps / the step as it is
+  std::string change;   // "twice the bandwidth of link axis z", "no launch cost"
+  int64_t step_ps = 0;  // of the step simulated again with it
+  double gain = 0;      // 1 - step_ps / the step as it is
 };
 
 struct Projection {
@@ -53,24 +53,28 @@ struct Projection {
   int64_t step_ps = 0, interval_low_ps = 0, interval_high_ps = 0;
   std::string interval_basis = "inputs (unvalidated)";
   Breakdown breakdown;
-  std::map<std::string, double> engine_busy;            // fraction of the step, mean over ranks
-  std::map<std::string, int64_t> exposed_by_group_ps;   // by group name
+  std::map<std::string, double> engine_busy;           // fraction of the step, mean over ranks
+  std::map<std::string, int64_t> exposed_by_group_ps;  // by group name
   std::optional<double> mfu, mfu_causal;
-  double model_flops = 0;                               // of the step, all ranks
+  double model_flops = 0;  // of the step, all ranks
   int64_t parameters = 0;
   int64_t memory_peak_bytes = 0, memory_capacity_bytes = 0;
-  int64_t memory_reserved_bytes = 0;                    // kept back by the runtime: no capacity
+  int64_t memory_reserved_bytes = 0;  // kept back by the runtime: no capacity
   std::map<std::string, int64_t> memory_by_kind;
-  bool memory_is_upper_bound = false;                   // compiler reuse not modelled
+  bool memory_is_upper_bound = false;  // compiler reuse not modelled
   bool fits = false;
   std::optional<double> tokens_per_s, samples_per_s, cost_usd_per_step, energy_j_per_step;
-  std::string bottleneck;                               // "tensor engine", "links", "host", ...
-  double bottleneck_share = 0;                          // of the step
+  std::string bottleneck;       // "tensor engine", "links", "host", ...
+  double bottleneck_share = 0;  // of the step
   std::vector<Advice> advice;
   std::vector<OpShare> top_ops;
   std::vector<ModuleShare> top_modules;
   int64_t outside_step_ps = 0;
-  struct Fallback { std::string name; int64_t count = 0; double share = 0; };
+  struct Fallback {
+    std::string name;
+    int64_t count = 0;
+    double share = 0;
+  };
   std::vector<Fallback> fallback_ops;
   std::vector<lower::Guess> guesses;
   std::vector<std::string> overrides;  // figures of the machine whose source is "--set"
@@ -83,9 +87,9 @@ struct Progress {
 };
 
 struct ProjectOptions {
-  int64_t step = -1;             // -1: the measured step of find_steps
+  int64_t step = -1;                                 // -1: the measured step of find_steps
   int64_t chips = 0, ranks = 0, ranks_per_chip = 0;  // 0 = from the Workload and the machine
-  int64_t tokens_per_step = -1;  // overrides
+  int64_t tokens_per_step = -1;                      // overrides
   int64_t top = 10;
   bool advise = true, interval = true;
   simulate::SimulateOptions simulate;
@@ -94,7 +98,7 @@ struct ProjectOptions {
   int threads = 0;                     // for the simulations beside the first; 0 = all of the host
 };
 
-struct Run {                     // everything a report needs
+struct Run {  // everything a report needs
   std::shared_ptr<const workload::Workload> workload;
   machine::Machine machine;
   std::shared_ptr<const lower::Program> program;

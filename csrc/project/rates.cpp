@@ -36,8 +36,8 @@ bool is_gradient_reduction(const workload::Workload& workload, const workload::R
   const workload::Call& call = workload.calls[size_t(record.payload)];
   const bool reduces = call.kind == workload::CallKind::all_reduce ||
                        call.kind == workload::CallKind::reduce_scatter;
-  const bool is_late = record.phase == workload::Phase::backward ||
-                       record.phase == workload::Phase::optimizer;
+  const bool is_late =
+      record.phase == workload::Phase::backward || record.phase == workload::Phase::optimizer;
   return reduces && call.group == 0 && is_late;
 }
 
@@ -66,8 +66,8 @@ void add_flops(const fold::System& system, const machine::Machine& machine,
     projection.guesses.push_back(
         {"mfu", "unknown", "the machine file has no published peak for " + dtype});
   } else {
-    const double available = double(projection.chips_used) * peak->second.to_double() *
-                             seconds(projection.step_ps);
+    const double available =
+        double(projection.chips_used) * peak->second.to_double() * seconds(projection.step_ps);
     projection.mfu = double(flops) / available;
     projection.mfu_causal = double(causal) / available;
   }
@@ -152,8 +152,8 @@ void add_memory(const workload::Workload& workload, const machine::Machine& mach
                 int64_t ranks_per_chip, Projection& projection) {
   // By StorageKind, as users name them.
   static const std::array<const char*, workload::kStorageKindCount> kNames{
-      "parameters", "gradients", "optimizer", "activations",
-      "communication", "buffers", "inputs", "temporary"};
+      "parameters",    "gradients", "optimizer", "activations",
+      "communication", "buffers",   "inputs",    "temporary"};
   workload::Workload classified = workload;
   workload::classify_storages(classified);
   const workload::MemoryPeak peak = workload::replay_allocations(classified);
@@ -164,8 +164,7 @@ void add_memory(const workload::Workload& workload, const machine::Machine& mach
   projection.memory_capacity_bytes = machine::rank_memory_bytes(machine, ranks_per_chip);
   projection.memory_reserved_bytes = machine.chip.hbm.reserved_bytes / ranks_per_chip;
   projection.fits = peak.allocated_bytes <= projection.memory_capacity_bytes;
-  projection.memory_is_upper_bound =
-      machine.chip.architecture == machine::Architecture::neuroncore;
+  projection.memory_is_upper_bound = machine.chip.architecture == machine::Architecture::neuroncore;
 }
 
 }  // namespace trnsim::project

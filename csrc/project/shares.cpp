@@ -14,9 +14,12 @@ using lower::QueueKind;
 
 const char* rule_class_name(lower::RuleClass rule_class) {
   switch (rule_class) {
-    case lower::RuleClass::measured: return "measured";
-    case lower::RuleClass::formula: return "formula";
-    case lower::RuleClass::fallback: return "fallback";
+    case lower::RuleClass::measured:
+      return "measured";
+    case lower::RuleClass::formula:
+      return "formula";
+    case lower::RuleClass::fallback:
+      return "fallback";
   }
   return "formula";
 }
@@ -75,8 +78,8 @@ Shares share_step(const simulate::Timeline& timeline, const Sweep& sweep) {
     for (size_t t = 0; t < program.tasks.size(); ++t) {
       const QueueKind kind = program.queues[size_t(program.tasks[t].queue)].kind;
       if (!is_engine(kind)) continue;
-      busy[size_t(kind)] += count * (sweep.end_of(int64_t(r), int32_t(t)) -
-                                     sweep.start_of(int64_t(r), int32_t(t)));
+      busy[size_t(kind)] +=
+          count * (sweep.end_of(int64_t(r), int32_t(t)) - sweep.start_of(int64_t(r), int32_t(t)));
     }
   }
   Shares shares;
@@ -86,8 +89,8 @@ Shares share_step(const simulate::Timeline& timeline, const Sweep& sweep) {
   b.bubble_ps = mean(Activity::bubble);
   b.exposed_communication_ps = mean(Activity::communication);
   b.stall_ps = mean(Activity::stall);
-  b.compute_ps = timeline.makespan_ps - b.host_ps - b.bubble_ps - b.exposed_communication_ps -
-                 b.stall_ps;
+  b.compute_ps =
+      timeline.makespan_ps - b.host_ps - b.bubble_ps - b.exposed_communication_ps - b.stall_ps;
   int64_t rest = b.exposed_communication_ps;
   for (const auto& [name, time] : by_group) {
     rest -= shares.exposed_by_group_ps[name] = int64_t(time / members);
@@ -241,8 +244,8 @@ std::vector<Projection::Fallback> rank_fallbacks(const lower::Program& program,
   }
   std::vector<Projection::Fallback> rows;
   for (const auto& [name, sum] : sums) {
-    rows.push_back({name, sum.first,
-                    makespan_ps > 0 ? double(sum.second) / double(makespan_ps) : 0.0});
+    rows.push_back(
+        {name, sum.first, makespan_ps > 0 ? double(sum.second) / double(makespan_ps) : 0.0});
   }
   std::stable_sort(rows.begin(), rows.end(),
                    [](const auto& a, const auto& b) { return a.share > b.share; });

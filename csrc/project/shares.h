@@ -16,8 +16,8 @@
 namespace trnsim::project {
 
 struct Shares {
-  Breakdown breakdown;                              // mean over ranks; sums to the makespan
-  std::map<std::string, double> engine_busy;        // by engine of the Programs
+  Breakdown breakdown;                                 // mean over ranks; sums to the makespan
+  std::map<std::string, double> engine_busy;           // by engine of the Programs
   std::map<std::string, int64_t> exposed_by_group_ps;  // sums to exposed_communication_ps
 };
 Shares share_step(const simulate::Timeline& timeline, const Sweep& sweep);

@@ -4,6 +4,8 @@
 
 #include <algorithm>
 #include <limits>
+#include <map>
+#include <tuple>
 #include <unordered_map>
 
 #include "base/error.h"
@@ -42,14 +44,11 @@ bool is_engine(QueueKind kind) {
          kind == QueueKind::gpsimd || kind == QueueKind::dma;
 }
 
-bool is_message(workload::CallKind kind) {
-  return kind == workload::CallKind::send || kind == workload::CallKind::recv;
-}
-
 RoleIndex::RoleIndex(const lower::Program& program)
     : previous(program.tasks.size(), -1), sequence(program.tasks.size(), -1) {
   std::vector<std::vector<int32_t>> of_queue(program.queues.size());
-  std::vector<int64_t> calls_of_group(program.groups.size(), 0);
+  // A collective is one of its group's, a message one between its two ranks with its tag.
+  std::map<std::tuple<int32_t, int, int32_t, int32_t>, int64_t> counts;
   for (size_t i = 0; i < program.tasks.size(); ++i) {
     const lower::Task& task = program.tasks[i];
     auto& queue = of_queue[size_t(task.queue)];
@@ -57,7 +56,9 @@ RoleIndex::RoleIndex(const lower::Program& program)
     queue.push_back(int32_t(i));
     if (task.kind != TaskKind::call) continue;
     const lower::CallTemplate& call = program.calls[size_t(task.call)];
-    if (!is_message(call.kind)) sequence[i] = calls_of_group[size_t(call.group)]++;
+    sequence[i] = fold::is_message(call.kind)
+                      ? counts[{call.group, int(call.kind), call.peer, call.tag}]++
+                      : counts[{call.group, -1, -1, 0}]++;
   }
   for (size_t q = 0; q < of_queue.size(); ++q) {
     if (of_queue[q].empty()) continue;
@@ -69,15 +70,8 @@ RoleIndex::RoleIndex(const lower::Program& program)
 Sweep::Sweep(const simulate::Timeline& timeline) : timeline_(timeline) {
   const fold::System& system = *timeline.system;
   for (const auto& role : system.roles) roles_.emplace_back(*role);
-  for (size_t i = 0; i < timeline.calls.size(); ++i) {
-    const simulate::CallSpan& span = timeline.calls[i];
-    const auto& members = system.communicators[size_t(span.communicator)].members;
-    const auto& program = *system.roles[size_t(system.ranks[size_t(members[0])].role)];
-    if (is_message(program.calls[size_t(span.call)].kind)) {
-      messages_[{span.communicator, span.end_ps}] = int64_t(i);
-    } else {
-      collectives_[{span.communicator, span.sequence}] = int64_t(i);
-    }
+  for (const simulate::CallSpan& span : timeline.calls) {
+    start_of_call_[{span.communicator, span.sequence}] = span.start_ps;
   }
   for (const auto& communicator : system.communicators) {
     bool differs = false;
@@ -110,7 +104,7 @@ std::vector<Segment> Sweep::segments(int64_t rank) const {
   std::vector<size_t> cursor(index.engine_queues.size(), 0);
   int64_t now = 0;
   while (now < timeline_.makespan_ps) {
-    int32_t owner = -1, next_task = -1;        // running now; first to start later
+    int32_t owner = -1, next_task = -1;  // running now; first to start later
     int64_t boundary = kNever, next_start = kNever;
     for (size_t q = 0; q < cursor.size(); ++q) {
       const auto& queue = index.engine_queues[q];
@@ -182,8 +176,8 @@ void Sweep::gap(int64_t rank, int64_t begin_ps, int64_t end_ps, int32_t next_tas
 }
 
 // Launches and calls among the unfinished ancestors of `next_task` (of the whole rank where it is
-// -1). Of a task whose start is awaited, only what holds its start back matters; of one whose end is
-// awaited, the task itself and its end bounds too.
+// -1). Of a task whose start is awaited, only what holds its start back matters; of one whose end
+// is awaited, the task itself and its end bounds too.
 std::vector<Sweep::Wait> Sweep::waits(int64_t rank, int64_t after_ps, int32_t next_task) const {
   const lower::Program& program = program_of(rank);
   const RoleIndex& index = index_of(rank);
@@ -233,33 +227,22 @@ std::vector<Sweep::Wait> Sweep::waits(int64_t rank, int64_t after_ps, int32_t ne
 
 void Sweep::add_call(int64_t rank, int32_t task, std::vector<Wait>& waits) const {
   const lower::Program& program = program_of(rank);
-  const auto& call = program.calls[size_t(program.tasks[size_t(task)].call)];
-  const int32_t communicator = communicator_of(rank, call);
+  const int32_t template_id = program.tasks[size_t(task)].call;
+  const auto& call = program.calls[size_t(template_id)];
+  const int32_t communicator = fold::communicator_of(*timeline_.system, int32_t(rank), template_id);
   const int64_t arrival = start_of(rank, task), end = end_of(rank, task);
-  const int64_t last = last_arrival_ps(rank, task, communicator);
+  const auto found = start_of_call_.find({communicator, index_of(rank).sequence[size_t(task)]});
+  // A group of one has no call: it waits for nobody.
+  const int64_t last =
+      found == start_of_call_.end() ? arrival : std::clamp(found->second, arrival, end);
   Activity late = Activity::communication;
-  if (is_message(call.kind)) {
+  if (fold::is_message(call.kind)) {
     late = Activity::bubble;
   } else if (communicator >= 0 && is_disturbed_[size_t(communicator)]) {
     late = Activity::stall;
   }
   if (last > arrival) waits.push_back({arrival, last, task, late});
   if (end > last) waits.push_back({last, end, task, Activity::communication});
-}
-
-int32_t Sweep::communicator_of(int64_t rank, const lower::CallTemplate& call) const {
-  const auto& slots = timeline_.system->ranks[size_t(rank)].communicator_of_slot;
-  return size_t(call.group) < slots.size() ? slots[size_t(call.group)] : -1;
-}
-
-int64_t Sweep::last_arrival_ps(int64_t rank, int32_t task, int32_t communicator) const {
-  const int64_t arrival = start_of(rank, task), end = end_of(rank, task);
-  const int64_t sequence = index_of(rank).sequence[size_t(task)];
-  const auto& spans = sequence >= 0 ? collectives_ : messages_;
-  const auto found = spans.find({communicator, sequence >= 0 ? sequence : end});
-  if (found == spans.end()) return arrival;  // a group of one has no span
-  const int64_t last = timeline_.calls[size_t(found->second)].start_ps;
-  return std::clamp(last, arrival, end);
 }
 
 }  // namespace trnsim::project

@@ -4,15 +4,18 @@
 // Sweep: what one rank does at each instant of a Timeline, as segments that tile [0, makespan).
 //
 // At each instant the first of these that holds:
-//   compute        a compute engine or its DMA is busy; the owner is the earliest op in Program order
+//   compute        a compute engine or its DMA is busy; the owner is the earliest op in Program
+//   order
 //                  (later ones run ahead: they prefetch)
 //   host           what the rank waits for is being launched
 //   bubble         it waits for a message that is not yet sent, or is done with the step
 //   communication  it waits for a transfer, or for a late member of a collective
 //   stall          as communication, where the late member runs at another speed (jitter, a fault)
-//   latency        nothing runs and nothing is waited for but a lag (fill or drain): counts as compute
+//   latency        nothing runs and nothing is waited for but a lag (fill or drain): counts as
+//   compute
 // "What it waits for" is taken from the task that ends the gap (after the last one: from every task
-// of the rank): its unfinished ancestors, by dependences and by the order of queues, that are running.
+// of the rank): its unfinished ancestors, by dependences and by the order of queues, that are
+// running.
 //
 // Cost: O(tasks x engine queues) a rank, plus the ancestors of each gap, which run inside it.
 #pragma once
@@ -43,10 +46,8 @@ struct RoleIndex {
   std::vector<std::vector<int32_t>> engine_queues;  // tasks of each, in order
   std::vector<int32_t> last_tasks;                  // of every queue
   std::vector<int32_t> previous;                    // in the same queue, -1 = none
-  std::vector<int64_t> sequence;  // of a collective: how many of its group stand before it
+  std::vector<int64_t> sequence;  // of a call: how many on its communicator stand before it
 };
-
-bool is_message(workload::CallKind kind);  // send, recv
 
 class Sweep {
  public:
@@ -68,13 +69,10 @@ class Sweep {
            std::vector<Segment>& segments) const;
   std::vector<Wait> waits(int64_t rank, int64_t after_ps, int32_t next_task) const;
   void add_call(int64_t rank, int32_t task, std::vector<Wait>& waits) const;
-  int32_t communicator_of(int64_t rank, const lower::CallTemplate& call) const;
-  int64_t last_arrival_ps(int64_t rank, int32_t task, int32_t communicator) const;
 
   const simulate::Timeline& timeline_;
   std::vector<RoleIndex> roles_;
-  // (communicator, sequence) of a collective, (communicator, end) of a message -> index in calls.
-  std::map<std::pair<int32_t, int64_t>, int64_t> collectives_, messages_;
+  std::map<std::pair<int32_t, int64_t>, int64_t> start_of_call_;  // (communicator, sequence)
   std::vector<uint8_t> is_disturbed_;  // of a communicator: its members run at different speeds
 };
 

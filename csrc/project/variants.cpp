@@ -16,8 +16,8 @@ Simulated simulate_case(const Case& of, const machine::Machine& machine) {
   const auto topology = machine::make_topology(machine, of.placement.chips);
   const auto system = std::make_shared<const fold::System>(
       fold::make_system(result.program, machine, *topology, of.placement, of.used_ranks));
-  result.timeline = std::make_shared<const simulate::Timeline>(
-      simulate::simulate_step(system, of.simulate));
+  result.timeline =
+      std::make_shared<const simulate::Timeline>(simulate::simulate_step(system, of.simulate));
   return result;
 }
 

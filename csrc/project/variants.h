@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 // SPDX-FileCopyrightText: The trnsim authors
 //
-// Variants: the same step on machines with a figure or two changed, each simulated from lowering on.
-// The interval and the advice are made of them; nothing is extrapolated.
+// Variants: the same step on machines with a figure or two changed, each simulated from lowering
+// on. The interval and the advice are made of them; nothing is extrapolated.
 #pragma once
 
 #include <cstdint>
@@ -29,10 +29,11 @@ struct Simulated {
 };
 Simulated simulate_case(const Case& of, const machine::Machine& machine);
 
-// Makespans, in order. Threads share the machines; the first error is thrown again. `progress` counts
-// each that ends.
-std::vector<int64_t> simulate_variants(const Case& of, const std::vector<machine::Machine>& machines,
-                                       int threads, Progress* progress);
+// Makespans, in order. Threads share the machines; the first error is thrown again. `progress`
+// counts each that ends.
+std::vector<int64_t> simulate_variants(const Case& of,
+                                       const std::vector<machine::Machine>& machines, int threads,
+                                       Progress* progress);
 
 // Figures of one kind move together to their bounds, each by its own confidence: measured 5 %,
 // published 10 %, inferred 25 %, guessed 50 %. Faster: rates times (1 + bound), times times
@@ -42,7 +43,8 @@ struct InputGroup {
   machine::Machine faster, slower;
 };
 std::vector<InputGroup> input_groups(const machine::Machine& machine);
-// The kind that a figure's key belongs to; "" when it is not an input of time (sizes, counts, price).
+// The kind that a figure's key belongs to; "" when it is not an input of time (sizes, counts,
+// price).
 std::string input_group_of(const std::string& key);
 // [step - root of the sum of squares of what each group alone gains, step + the same of losses].
 // A group that moves the step the other way round counts on the side where it moves it.

@@ -34,7 +34,9 @@ class ProtoMessage {
     add_varint(bytes.size());
     bytes_.append(bytes);
   }
-  void add_message(uint32_t field, const ProtoMessage& message) { add_bytes(field, message.bytes_); }
+  void add_message(uint32_t field, const ProtoMessage& message) {
+    add_bytes(field, message.bytes_);
+  }
   const std::string& bytes() const { return bytes_; }
   void clear() { bytes_.clear(); }
 

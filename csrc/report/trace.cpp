@@ -17,13 +17,20 @@ using lower::TaskKind;
 
 const char* task_kind_name(TaskKind kind) {
   switch (kind) {
-    case TaskKind::launch: return "launch";
-    case TaskKind::host_wait: return "wait for the device";
-    case TaskKind::load_weights: return "load weights";
-    case TaskKind::load: return "load";
-    case TaskKind::compute: return "compute";
-    case TaskKind::store: return "store";
-    case TaskKind::call: return "call";
+    case TaskKind::launch:
+      return "launch";
+    case TaskKind::host_wait:
+      return "wait for the device";
+    case TaskKind::load_weights:
+      return "load weights";
+    case TaskKind::load:
+      return "load";
+    case TaskKind::compute:
+      return "compute";
+    case TaskKind::store:
+      return "store";
+    case TaskKind::call:
+      return "call";
   }
   return "compute";
 }
@@ -31,12 +38,18 @@ const char* task_kind_name(TaskKind kind) {
 std::string queue_name(const lower::Queue& queue) {
   const std::string name = lower::queue_kind_name(queue.kind);
   switch (queue.kind) {
-    case QueueKind::host: return "host";
-    case QueueKind::dma: return "DMA queue";
-    case QueueKind::collective: return "collective stream " + std::to_string(queue.index);
-    case QueueKind::send: return "send to " + std::to_string(queue.index);
-    case QueueKind::recv: return "receive from " + std::to_string(queue.index);
-    default: return name + " engine";
+    case QueueKind::host:
+      return "host";
+    case QueueKind::dma:
+      return "DMA queue";
+    case QueueKind::collective:
+      return "collective stream " + std::to_string(queue.index);
+    case QueueKind::send:
+      return "send to " + std::to_string(queue.index);
+    case QueueKind::recv:
+      return "receive from " + std::to_string(queue.index);
+    default:
+      return name + " engine";
   }
 }
 
@@ -71,14 +84,10 @@ TraceWriter::Notes slice_notes(const project::Run& run, const lower::Program& pr
 }
 
 // An arrow for each message: the same id on both sides, from what names it uniquely.
-uint64_t message_flow(const simulate::Timeline& timeline, int64_t rank,
-                      const lower::CallTemplate& call, std::map<std::string, int64_t>& counts) {
-  const bool is_send = call.kind == workload::CallKind::send;
-  const int64_t from = is_send ? rank : call.peer, to = is_send ? call.peer : rank;
-  const int32_t communicator =
-      timeline.system->ranks[size_t(rank)].communicator_of_slot[size_t(call.group)];
-  const std::string pair = std::to_string(communicator) + " " + std::to_string(from) + " " +
-                           std::to_string(to) + " " + std::to_string(call.tag);
+uint64_t message_flow(const simulate::Timeline& timeline, int64_t rank, int32_t call, bool is_send,
+                      std::map<std::string, int64_t>& counts) {
+  const std::string pair =
+      std::to_string(fold::communicator_of(*timeline.system, int32_t(rank), call));
   const int64_t k = counts[pair + (is_send ? " send" : " recv")]++;
   return hash_bytes(pair + " " + std::to_string(k)) | 1;
 }
@@ -104,9 +113,9 @@ void write_rank(const project::Run& run, int64_t rank, TraceWriter& writer) {
     if (task.kind == TaskKind::call) {
       const lower::CallTemplate& call = program.calls[size_t(task.call)];
       if (call.kind == workload::CallKind::send) {
-        out = message_flow(timeline, rank, call, message_counts);
+        out = message_flow(timeline, rank, task.call, true, message_counts);
       } else if (call.kind == workload::CallKind::recv) {
-        in = message_flow(timeline, rank, call, message_counts);
+        in = message_flow(timeline, rank, task.call, false, message_counts);
       }
     }
     if (timeline.ends_ps[i] == timeline.starts_ps[i]) continue;  // nothing to see
@@ -193,8 +202,8 @@ std::vector<std::vector<CounterStep>> link_load(const simulate::Timeline& timeli
       const fold::Variable& variable = system.variables[size_t(phases[p])];
       const int64_t entry = span.entry_ps[p], end = span.phase_end_ps[p];
       if (variable.bytes == 0 || end <= entry) continue;
-      const double rate = double(variable.bytes) * double(kRateUnitsPerBps) *
-                          double(kPsPerSecond) / double(end - entry);
+      const double rate = double(variable.bytes) * double(kRateUnitsPerBps) * double(kPsPerSecond) /
+                          double(end - entry);
       for (const fold::LinkUse& use : variable.uses) {
         const double share = rate * double(use.weight) / double(fold::kWeightOne) /
                              double(system.links[size_t(use.link)].rate);

@@ -1,10 +1,11 @@
 // SPDX-License-Identifier: Apache-2.0
 // SPDX-FileCopyrightText: The trnsim authors
 //
-// Trace: a run as Perfetto shows it. A process is a rank and its chip; its threads are the host, the
-// engines, the DMA queue and the collective streams; one more process holds the links that leave or
-// enter those chips, as counters of load in percent of the link. The memory counter is the sum of
-// live tensors of the captured rank, at the start of the op that each allocation stands before.
+// Trace: a run as Perfetto shows it. A process is a rank and its chip; its threads are the host,
+// the engines, the DMA queue and the collective streams; one more process holds the links that
+// leave or enter those chips, as counters of load in percent of the link. The memory counter is the
+// sum of live tensors of the captured rank, at the start of the op that each allocation stands
+// before.
 //
 // The load of a link is constant over a phase of a transfer: its bytes there over the phase's time.
 #pragma once
@@ -17,7 +18,8 @@
 
 namespace trnsim::report {
 
-// Bytes that the trace of these ranks will take, within a factor of two: before anything is written.
+// Bytes that the trace of these ranks will take, within a factor of two: before anything is
+// written.
 int64_t estimate_trace_bytes(const project::Run& run, const std::vector<int64_t>& ranks);
 
 // Returns the bytes written. Throws ReportError when the path cannot be written or a rank is not of

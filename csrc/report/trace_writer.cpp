@@ -137,8 +137,7 @@ void TraceWriter::begin_slice(uint64_t track, int64_t time_ps, const std::string
   event.add_uint(field::kNameIid, reference(names_, name, field::kEventNames));
   for (const auto& [key, value] : notes) {
     ProtoMessage note;
-    note.add_uint(field::kAnnotationNameIid,
-                  reference(note_names_, key, field::kAnnotationNames));
+    note.add_uint(field::kAnnotationNameIid, reference(note_names_, key, field::kAnnotationNames));
     note.add_uint(field::kAnnotationStringIid,
                   reference(note_values_, value, field::kAnnotationStrings));
     event.add_message(field::kDebugAnnotations, note);

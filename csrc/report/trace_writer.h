@@ -4,7 +4,8 @@
 // TraceWriter: streams a Perfetto trace (.pftrace) to a file, one packet at a time; memory stays
 // constant but for the table of interned names. Field numbers are those of Perfetto's
 // trace_packet.proto and track_event.proto. Times become whole ns, rounded down, as Perfetto holds
-// them; ends follow begins on a track in the order of the calls, so slices nest as they were written.
+// them; ends follow begins on a track in the order of the calls, so slices nest as they were
+// written.
 //
 // The file appears under its name only when finish() returns: until then it is NAME.part, which the
 // destructor removes.

@@ -22,7 +22,7 @@ FIRST_S, EVERY_S, POLL_S = 2.0, 10.0, 0.1
 
 
 @contextlib.contextmanager
-def watch(counter: _core.Progress, what: str) -> Iterator[None]:
+def watch(counter: _core.ProjectProgress, what: str) -> Iterator[None]:
     """Shows `counter` while the block runs."""
     ended = threading.Event()
     show = _bar if sys.stderr.isatty() else _lines
@@ -37,7 +37,7 @@ def watch(counter: _core.Progress, what: str) -> Iterator[None]:
         teller.join()
 
 
-def _lines(counter: _core.Progress, what: str, ended: threading.Event) -> None:
+def _lines(counter: _core.ProjectProgress, what: str, ended: threading.Event) -> None:
     began = time.monotonic()
     wait = FIRST_S
     while not ended.wait(wait):
@@ -50,7 +50,7 @@ def _lines(counter: _core.Progress, what: str, ended: threading.Event) -> None:
         )
 
 
-def _bar(counter: _core.Progress, what: str, ended: threading.Event) -> None:
+def _bar(counter: _core.ProjectProgress, what: str, ended: threading.Event) -> None:
     if ended.wait(FIRST_S):
         return
     from rich.console import Console

@@ -162,7 +162,8 @@ def project(
         ProjectError: the script ran as another number of ranks than the chips hold.
         LowerError, SimulateError: the step cannot be run on this machine.
     """
-    from trnsim import _core, workload as workloads
+    from trnsim import _core
+    from trnsim import workload as workloads
     from trnsim.job import make_job
     from trnsim.project.progress import watch
 
@@ -175,7 +176,7 @@ def project(
     job = make_job(
         machine, chips=chips, ranks=ranks, ranks_per_chip=ranks_per_chip, overrides=overrides
     )
-    counter = _core.Progress()
+    counter = _core.ProjectProgress()
     with watch(counter, "simulating"):
         run = _core.project_step(
             workload,

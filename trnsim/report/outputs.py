@@ -78,7 +78,7 @@ def _write(path: Path, write: Callable[[Path], Any]) -> None:
 
 def _write_timeline(projection: Projection, ranks: list[int], path: Path) -> None:
     import pyarrow as pa
-    import pyarrow.parquet as parquet
+    from pyarrow import parquet
 
     columns = projection.run.task_columns(ranks)
     arrays: dict[str, Any] = {"rank": pa.array(columns["rank"])}

@@ -15,8 +15,10 @@ def significant(value: float, digits: int = 3) -> str:
         return "0"
     text = f"{value:.{digits}g}"
     if "e" in text:
-        text = f"{float(text):.15f}".rstrip("0").rstrip(".") if abs(value) < 1 else (
-            f"{float(text):.0f}"
+        text = (
+            f"{float(text):.15f}".rstrip("0").rstrip(".")
+            if abs(value) < 1
+            else (f"{float(text):.0f}")
         )
     shown = text.lstrip("-0").replace(".", "")
     if len(shown) < digits and abs(value) < 10 ** (digits - 1):  # 3 -> 3.00

@@ -21,8 +21,8 @@ using lower::TaskKind;
 
 struct SmallRun {
   std::shared_ptr<lower::Program> program = std::make_shared<lower::Program>();
-  std::vector<int64_t> transfer_ps;           // of each call template
-  std::vector<std::vector<int64_t>> delays;   // [rank][task], added to the durations
+  std::vector<int64_t> transfer_ps;          // of each call template
+  std::vector<std::vector<int64_t>> delays;  // [rank][task], added to the durations
 
   int32_t queue(QueueKind kind, int32_t index = 0) {
     for (size_t q = 0; q < program->queues.size(); ++q) {
@@ -104,8 +104,10 @@ struct SmallRun {
         const lower::Dep& dep = program->deps[size_t(d)];
         const size_t on = size_t(r * tasks + dep.task);
         if (dep.kind == DepKind::end) start = std::max(start, timeline.ends_ps[on] + dep.lag_ps);
-        if (dep.kind == DepKind::start) start = std::max(start, timeline.starts_ps[on] + dep.lag_ps);
-        if (dep.kind == DepKind::end_bound) bound = std::max(bound, timeline.ends_ps[on] + dep.lag_ps);
+        if (dep.kind == DepKind::start)
+          start = std::max(start, timeline.starts_ps[on] + dep.lag_ps);
+        if (dep.kind == DepKind::end_bound)
+          bound = std::max(bound, timeline.ends_ps[on] + dep.lag_ps);
       }
       const int64_t delay = delays.empty() ? 0 : delays[size_t(r)][size_t(t)];
       timeline.starts_ps[size_t(r * tasks + t)] = start;

@@ -86,8 +86,8 @@ TEST(Sweep, WaitingForALaunchIsHostAndTheEndOfAShorterRankIsBubble) {
 }
 
 TEST(Sweep, AHostThatWaitsForACollectiveWaitsForTheTransfer) {
-  // all-reduce 0..20, the host reads its result, launches (5), and compute follows: 20 of the gap is
-  // communication and 5 is host.
+  // all-reduce 0..20, the host reads its result, launches (5), and compute follows: 20 of the gap
+  // is communication and 5 is host.
   SmallRun small;
   const int32_t reduce = small.all_reduce(20);
   small.task(QueueKind::host, TaskKind::host_wait, 0, -1, {{reduce, DepKind::end, 0}});
@@ -145,7 +145,8 @@ Activity activity_at(const simulate::Timeline& timeline, int64_t rank, int64_t n
         const lower::Dep& dep = program.deps[size_t(d)];
         if (dep.kind == DepKind::end_bound && !for_end) continue;
         const bool on_start = dep.kind == DepKind::start;
-        if ((on_start ? start(dep.task) : end(dep.task)) > now) needed.insert({dep.task, !on_start});
+        if ((on_start ? start(dep.task) : end(dep.task)) > now)
+          needed.insert({dep.task, !on_start});
       }
       for (int32_t p = 0; p < t; ++p) {
         if (program.tasks[size_t(p)].queue == task.queue && end(p) > now) needed.insert({p, true});
@@ -174,9 +175,14 @@ SmallRun random_run(uint32_t seed, int64_t ranks) {
     }
     constexpr QueueKind kEngines[] = {QueueKind::tensor, QueueKind::vector, QueueKind::dma};
     switch (below(5)) {
-      case 0: small.task(QueueKind::host, TaskKind::launch, below(6), -1, deps); break;
-      case 1: small.all_reduce(below(12), deps); break;
-      default: small.compute(kEngines[below(3)], below(9), deps);
+      case 0:
+        small.task(QueueKind::host, TaskKind::launch, below(6), -1, deps);
+        break;
+      case 1:
+        small.all_reduce(below(12), deps);
+        break;
+      default:
+        small.compute(kEngines[below(3)], below(9), deps);
     }
   }
   small.delays.assign(size_t(ranks), std::vector<int64_t>(size_t(tasks), 0));

@@ -1,0 +1,218 @@
+# SPDX-License-Identifier: Apache-2.0
+# SPDX-FileCopyrightText: The trnsim authors
+"""Projections of a small step: sums that must hold, and changes whose direction is known."""
+
+import json
+
+import pytest
+from small_workload import Script, train
+
+import trnsim
+from trnsim import _core
+from trnsim import machine as machines
+from trnsim.errors import MachineError, ProjectError, WorkloadError
+
+
+def quick(workload, machine="trn2", **options):
+    return trnsim.project(workload, machine, advise=False, interval=False, **options)
+
+
+@pytest.fixture(scope="module")
+def one_chip():
+    return trnsim.project(train(), "trn2")
+
+
+@pytest.fixture(scope="module")
+def pod():
+    return trnsim.project(train(world_size=64), "trn2-ultra")
+
+
+def test_the_room_is_a_verb_and_a_package():
+    from trnsim.project import Projection, project
+
+    assert isinstance(quick(train()), Projection)
+    assert (
+        quick(train()).to_dict() == project(train(), "trn2", advise=False, interval=False).to_dict()
+    )
+
+
+@pytest.mark.parametrize("which", ["one_chip", "pod"])
+def test_the_breakdown_and_the_memory_sum_exactly(which, request):
+    p = request.getfixturevalue(which).figures
+    parts = p.breakdown
+    assert p.step_ps == (
+        parts.compute_ps + parts.exposed_communication_ps + parts.bubble_ps + parts.host_ps
+        + parts.stall_ps
+    )  # fmt: skip
+    assert sum(p.exposed_by_group_ps.values()) == parts.exposed_communication_ps
+    assert sum(p.memory_by_kind.values()) == p.memory_peak_bytes
+    assert p.step_ps == request.getfixturevalue(which).timeline.makespan_ps
+    assert p.interval_low_ps <= p.step_ps <= p.interval_high_ps
+
+
+def test_one_chip_has_no_communication(one_chip):
+    p = one_chip.figures
+    assert p.breakdown.exposed_communication_ps == 0
+    assert p.exposed_by_group_ps == {}
+    assert not any("link" in advice.change for advice in p.advice)
+    assert "links" not in {op.bound for op in p.top_ops}
+
+
+def test_a_pod_communicates_over_the_world(pod):
+    assert pod.figures.breakdown.exposed_communication_ps > 0
+    assert set(pod.figures.exposed_by_group_ps) == {"world"}
+    assert pod.figures.chips_used == pod.figures.ranks == 64
+
+
+def test_a_script_without_a_process_group_uses_one_chip(one_chip):
+    p = quick(train(), "trn2-ultra", chips=64).figures
+    assert (p.chips, p.chips_used, p.ranks) == (64, 1, 1)
+    assert p.breakdown.exposed_communication_ps == 0
+    assert any(
+        value == "1 of 64 chips used: the script is not distributed" for _, value, _ in p.guesses
+    )
+
+
+def test_sixty_four_chips_are_never_faster_than_sixty_four_times_one(pod, one_chip):
+    # the same work on every rank: 64 ranks can do at most 64 times the tokens of one
+    one = quick(train(), "trn2-ultra").figures
+    assert pod.figures.step_ps >= one.step_ps
+    assert pod.figures.tokens_per_s <= 64 * one.tokens_per_s
+    assert pod.figures.model_flops == 64 * one.model_flops
+
+
+def test_twice_the_bandwidth_of_every_link_is_never_slower(pod):
+    machine = pod.machine
+    for axis in "xyz":
+        machine = machine.scaled(f"link.{axis}", "2")
+    faster = quick(train(world_size=64), machine)
+    assert faster.figures.step_ps <= pod.figures.step_ps
+    changes = {advice.change: advice.step_ps for advice in pod.figures.advice}
+    assert changes["twice the bandwidth of every link"] == faster.figures.step_ps
+
+
+def test_advice_is_what_a_simulation_with_the_change_says(one_chip):
+    steps = [advice.step_ps for advice in one_chip.figures.advice]
+    assert steps == sorted(steps)
+    hbm = quick(train(), machines.load("trn2").scaled("hbm", "2")).figures.step_ps
+    assert {a.change: a.step_ps for a in one_chip.figures.advice}["twice the HBM bandwidth"] == hbm
+    for advice in one_chip.figures.advice:
+        assert advice.gain == pytest.approx(1 - advice.step_ps / one_chip.figures.step_ps)
+
+
+def test_the_interval_grows_with_what_is_guessed():
+    workload = train(layers=1)
+    plain = trnsim.project(workload, "trn2", advise=False).figures
+    guessed = trnsim.project(
+        workload,
+        "trn2",
+        advise=False,
+        overrides=[f"chip.hbm.bandwidth={machine_value('trn2', 'chip.hbm.bandwidth')}"],
+    ).figures
+    assert guessed.step_ps == plain.step_ps  # the same value, but nobody vouches for it
+    assert guessed.interval_high_ps >= plain.interval_high_ps
+    assert guessed.overrides[0].startswith("chip.hbm.bandwidth=")
+
+
+def machine_value(name, key):
+    return next(f.value for f in machines.load(name).figures if f.key == key)
+
+
+# Figures that move no time: sizes, counts, shapes, prices, and the peaks that MFU divides by.
+EXACT = {
+    "chip.name", "chip.architecture", "chip.ranks_per_chip", "chip.hbm.total", "chip.hbm.reserved",
+    "server.chips", "scale_up.kind", "price.per_chip_hour", "power.per_chip", "power.package",
+    "collectives.library",
+}  # fmt: skip
+EXACT_NEURON = {
+    "cores", "cores_per_logical", "tensor_rows", "tensor_columns", "moving_max", "min_cycles",
+    "tensor_fp32_factor", "gpsimd_start_cycles", "dynamic_cycles", "partitions", "sbuf_partition",
+    "psum_partition", "psum_bank", "dma_engines", "dge_count", "collective_streams",
+}  # fmt: skip
+EXACT_GPU = {"multiprocessors", "tile_rows", "tile_columns", "collective_streams"}
+
+
+@pytest.mark.parametrize("name", machines.presets())
+def test_every_figure_moves_the_interval_or_is_exact(name):
+    exact = EXACT | {f"chip.neuroncore.{k}" for k in EXACT_NEURON}
+    exact |= {f"chip.gpu.{k}" for k in EXACT_GPU}
+    left = [
+        figure.key
+        for figure in machines.load(name).figures
+        if not _core.input_group_of(figure.key)
+        and figure.key not in exact
+        and not figure.key.startswith(("chip.peak.published.", "scale_up.chips_"))
+        and not figure.key.endswith(".half_length")
+    ]
+    assert left == []
+
+
+def test_tokens_and_samples_count_all_ranks(pod):
+    # 1024 tokens a rank and step, 64 ranks with their own data
+    p = pod.figures
+    assert p.tokens_per_s == pytest.approx(64 * 1024 / (p.step_ps / 1e12))
+    assert p.samples_per_s == pytest.approx(64 * 1024 / (p.step_ps / 1e12))
+    given = quick(train(world_size=64), "trn2-ultra", tokens_per_step=10).figures
+    assert given.tokens_per_s == pytest.approx(10 / (given.step_ps / 1e12))
+
+
+def test_flops_are_those_of_the_matrix_multiplications(one_chip):
+    # layers * (forward + two of backward) * 2 n d^2
+    expected = 2 * 3 * 2 * 1024 * 512**2
+    p = one_chip.figures
+    assert p.model_flops == expected
+    peak = float(machine_value("trn2", "chip.peak.published.float32")) * 1e12
+    assert p.mfu == pytest.approx(expected / (p.step_ps / 1e12 * peak))
+    assert 0 < p.mfu_causal <= p.mfu < 1
+
+
+def test_cost_and_energy_count_the_chips_in_use(pod):
+    p = pod.figures
+    price = float(machine_value("trn2-ultra", "price.per_chip_hour"))
+    assert p.cost_usd_per_step == pytest.approx(64 * price / 3600 * p.step_ps / 1e12)
+    assert p.energy_j_per_step > 0
+
+
+def test_a_model_that_is_too_large_says_so():
+    script = Script()
+    huge = script.storage(200 * 2**30, kind=0)
+    small = script.storage(4096)
+    script.op("aten::relu(self: float32[1024]) -> (out0: float32[1024])", [small], [small], 0)
+    script.op("aten::relu(self: float32[1024]) -> (out0: float32[1024])", [huge], [small], 0)
+    projection = quick(script.workload())
+    assert not projection.fits
+    assert projection.figures.memory_peak_bytes > projection.figures.memory_capacity_bytes
+    assert "DOES NOT FIT" in str(projection)
+
+
+def test_owners_of_the_step_sum_to_it(pod):
+    p = trnsim.project(train(world_size=64), "trn2-ultra", top=10_000, advise=False,
+                       interval=False).figures  # fmt: skip
+    # what is left is the time in which the rank has nothing to wait for
+    assert sum(op.time_ps for op in p.top_ops) <= p.step_ps
+    assert sum(op.time_ps for op in p.top_ops) >= 0.99 * p.step_ps
+    assert sum(module.time_ps for module in p.top_modules) <= p.step_ps
+    assert {"layers.*.linear", "embed"} <= {module.module for module in p.top_modules}
+
+
+def test_the_same_input_gives_the_same_document():
+    one = trnsim.project(train(world_size=4), "trn2").to_dict()
+    other = trnsim.project(train(world_size=4), "trn2").to_dict()
+    assert json.dumps(one) == json.dumps(other)
+
+
+def test_contradictions_are_refused_with_what_to_do():
+    with pytest.raises(ProjectError, match="ran as 64 ranks, but 16 chips hold 16"):
+        quick(train(world_size=64), "trn2-ultra", chips=16)
+    with pytest.raises(MachineError):
+        quick(train(), "trn2", chips=17)
+    with pytest.raises(WorkloadError, match="no step 9"):
+        quick(train(), step=9)
+    with pytest.raises(WorkloadError):
+        quick("missing.trnsim")
+
+
+def test_another_step_can_be_chosen_and_the_first_says_that_it_makes_state():
+    first = quick(train(), step=0)
+    assert any("first step" in value for _, value, _ in first.figures.guesses)
+    assert first.figures.workload_hash == quick(train()).figures.workload_hash

@@ -1,0 +1,136 @@
+# SPDX-License-Identifier: Apache-2.0
+# SPDX-FileCopyrightText: The trnsim authors
+"""The files of a run: Perfetto's own schema reads the trace, parquet the tasks, and a file that
+cannot be finished is not there."""
+
+import json
+from collections import defaultdict
+
+import pytest
+from perfetto.protos.perfetto.trace.perfetto_trace_pb2 import Trace, TrackEvent
+from pyarrow import parquet
+
+from trnsim import _core
+from trnsim.errors import ReportError
+from trnsim.report import to_json, write_outputs
+from trnsim.workload import load_run
+
+
+@pytest.fixture(scope="module")
+def written(four_chips, tmp_path_factory):
+    folder = tmp_path_factory.mktemp("out")
+    write_outputs(four_chips, folder, trace_ranks=[0, 3])
+    return folder
+
+
+@pytest.fixture(scope="module")
+def trace(written):
+    parsed = Trace()
+    parsed.ParseFromString((written / "trace.pftrace").read_bytes())
+    return parsed
+
+
+def test_every_field_is_one_that_perfetto_knows(trace, written):
+    # An unknown field would be kept aside by the parser: writing again what was understood gives
+    # the same length only when everything was.
+    for packet in trace.packet:
+        packet.DiscardUnknownFields()
+    assert trace.ByteSize() == (written / "trace.pftrace").stat().st_size
+
+
+def tracks_of(trace):
+    return {p.track_descriptor.uuid: p.track_descriptor for p in trace.packet
+            if p.HasField("track_descriptor")}  # fmt: skip
+
+
+def test_a_process_is_a_rank_and_a_thread_an_engine(trace):
+    tracks = tracks_of(trace)
+    processes = [t.process.process_name for t in tracks.values() if t.HasField("process")]
+    assert processes[:2] == ["rank 0 on chip 0", "rank 3 on chip 3"]
+    threads = {t.thread.thread_name for t in tracks.values() if t.HasField("thread")}
+    assert {"host", "tensor engine", "DMA queue"} <= threads
+    assert any(name.startswith("collective stream") for name in threads)
+
+
+def test_slices_are_the_tasks_of_the_timeline(trace, four_chips):
+    names, slices, open_slices = {}, defaultdict(list), defaultdict(list)
+    tracks = tracks_of(trace)
+    for packet in trace.packet:
+        for entry in packet.interned_data.event_names:
+            names[entry.iid] = entry.name
+        event = packet.track_event
+        if event.type == TrackEvent.TYPE_SLICE_BEGIN:
+            open_slices[event.track_uuid].append((packet.timestamp, names[event.name_iid]))
+        elif event.type == TrackEvent.TYPE_SLICE_END:
+            begin, name = open_slices[event.track_uuid].pop()
+            slices[tracks[event.track_uuid].thread.pid].append((begin, packet.timestamp, name))
+    assert not any(open_slices.values())
+    columns = four_chips.run.task_columns([0])
+    expected = sorted(
+        (int(start) // 1000, int(end) // 1000, columns["names"][name])
+        for start, end, name in zip(
+            columns["start_ps"], columns["end_ps"], columns["name"], strict=True
+        )
+        if end > start
+    )
+    assert sorted(slices[1]) == expected
+    assert max(end for _, end, _ in slices[1]) <= four_chips.figures.step_ps // 1000
+
+
+def test_links_and_memory_are_counters(trace, four_chips):
+    tracks = tracks_of(trace)
+    values = defaultdict(list)
+    for packet in trace.packet:
+        event = packet.track_event
+        if event.type == TrackEvent.TYPE_COUNTER:
+            values[tracks[event.track_uuid].name].append(event.double_counter_value)
+    links = {name: load for name, load in values.items() if name.startswith("link ")}
+    assert links
+    for name, load in links.items():
+        assert max(load) > 0, name
+        assert max(load) <= 100.0001, name
+        assert load[-1] == 0, name
+    assert 0 < max(values["memory"]) <= four_chips.figures.memory_peak_bytes
+
+
+def test_the_estimate_of_the_size_is_within_a_factor_of_two(four_chips, written):
+    size = (written / "trace.pftrace").stat().st_size
+    estimate = _core.estimate_trace_bytes(four_chips.run, [0, 3])
+    assert estimate / 2 <= size <= estimate * 2
+
+
+def test_the_other_files_hold_the_same_run(four_chips, written):
+    assert json.loads((written / "projection.json").read_text()) == json.loads(
+        json.dumps(to_json(four_chips))
+    )
+    table = parquet.read_table(written / "timeline.parquet")
+    assert table.column_names == ["rank", "queue", "kind", "name", "module", "start_ps", "end_ps"]
+    assert max(table["end_ps"].to_pylist()) == four_chips.figures.step_ps
+    assert {p.name for p in written.iterdir()} == {
+        "projection.json", "timeline.parquet", "trace.pftrace",
+    }  # fmt: skip
+
+
+def test_write_leaves_a_run_file_that_projects_to_the_same(four_chips, tmp_path):
+    import trnsim
+
+    folder = four_chips.write(tmp_path / "new" / "folder", name="small")
+    saved = load_run(folder / "small.trnsim")
+    assert saved.workload.hash == four_chips.figures.workload_hash
+    again = trnsim.project(folder / "small.trnsim", "trn2", advise=False, interval=False)
+    assert again.figures.timeline_hash == four_chips.figures.timeline_hash
+
+
+def test_a_trace_that_cannot_be_written_leaves_nothing(four_chips, tmp_path):
+    with pytest.raises(ReportError, match="cannot write"):
+        _core.write_trace(four_chips.run, [0], str(tmp_path / "missing" / "trace.pftrace"))
+    (tmp_path / "trace.pftrace").mkdir()
+    with pytest.raises(ReportError, match="cannot write"):
+        _core.write_trace(four_chips.run, [0], str(tmp_path / "trace.pftrace"))
+    assert [p.name for p in tmp_path.iterdir()] == ["trace.pftrace"]
+
+
+def test_a_rank_that_is_not_there_is_refused(four_chips, tmp_path):
+    with pytest.raises(ReportError, match="rank 4 is not of this run"):
+        write_outputs(four_chips, tmp_path, trace_ranks=[4])
+    assert list(tmp_path.iterdir()) == []

@@ -1,0 +1,49 @@
+# SPDX-License-Identifier: Apache-2.0
+# SPDX-FileCopyrightText: The trnsim authors
+"""A projection in a notebook: one small table and one bar. No script, no style sheet."""
+
+from __future__ import annotations
+
+from html import escape
+from typing import TYPE_CHECKING
+
+from trnsim.report import words
+from trnsim.report.terminal import PARTS, summary, title
+
+if TYPE_CHECKING:
+    from trnsim.project import Projection
+
+_COLOURS = {
+    "compute": "#4c9a5b",
+    "exposed_communication": "#d9a441",
+    "bubble": "#a86bb0",
+    "host": "#4aa3b5",
+    "stall": "#c45850",
+}
+
+
+def to_html(projection: Projection) -> str:
+    """The title, a bar of where the step goes, and the figures of the step."""
+    p = projection.figures
+    step = p.step_ps or 1
+    cells, labels = [], []
+    for name, label, _ in PARTS:
+        time_ps = getattr(p.breakdown, f"{name}_ps")
+        if time_ps == 0:
+            continue
+        text = f"{label} {words.percent(time_ps / step)}"
+        cells.append(
+            f'<div title="{escape(text)}" style="width:{100 * time_ps / step:.3f}%;'
+            f'background:{_COLOURS[name]}"></div>'
+        )
+        labels.append(f'<span style="color:{_COLOURS[name]}">&#9632;</span> {escape(text)}')
+    rows = "".join(
+        f'<tr><td style="text-align:left">{escape(name.strip())}</td>'
+        f'<td style="text-align:left">{escape(text)}</td></tr>'
+        for name, text in summary(projection)
+    )
+    return (
+        f"<div><b>{escape(title(projection))}</b>"
+        f'<div style="display:flex;height:14px;max-width:600px;margin:6px 0">{"".join(cells)}</div>'
+        f"<div>{' &nbsp; '.join(labels)}</div><table>{rows}</table></div>"
+    )

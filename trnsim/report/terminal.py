@@ -1,0 +1,334 @@
+# SPDX-License-Identifier: Apache-2.0
+# SPDX-FileCopyrightText: The trnsim authors
+"""A projection on a terminal: colours and bars there, the same as plain text in a pipe."""
+
+from __future__ import annotations
+
+import io
+from typing import TYPE_CHECKING, Any
+
+from trnsim.report import words
+
+if TYPE_CHECKING:
+    from rich.console import Console
+
+    from trnsim.project import Projection
+
+PLAIN_COLUMNS = 100
+MIN_GAIN = 0.01
+# What each part of the breakdown is called, and its colour on a terminal.
+PARTS = (
+    ("compute", "compute", "green"),
+    ("exposed_communication", "exposed communication", "yellow"),
+    ("bubble", "bubble", "magenta"),
+    ("host", "host", "cyan"),
+    ("stall", "stall", "red"),
+)
+NOT_MODELLED = "What is not modelled: README.md, 'What is not modelled'."
+
+
+def render_terminal(projection: Projection, console: Console) -> None:
+    """Prints the projection on `console`; as plain text when that is no terminal (a pipe, a file),
+    where nothing says how wide a line may be."""
+    if console.is_terminal:
+        _sections(projection, console)
+    else:
+        console.file.write(to_text(projection) + "\n")
+
+
+def to_text(projection: Projection, columns: int = PLAIN_COLUMNS) -> str:
+    """The plain text that a pipe gets: no colours, bars of "#", no spaces at the ends of lines."""
+    from rich.console import Console
+
+    buffer = io.StringIO()
+    console = Console(file=buffer, width=columns, force_terminal=False, color_system=None)
+    _sections(projection, console)
+    return "\n".join(line.rstrip() for line in buffer.getvalue().splitlines())
+
+
+def _sections(projection: Projection, console: Console) -> None:
+    for section in (_head, _breakdown, _memory, _advice, _ops, _modules, _guesses, _identity):
+        section(projection, console)
+
+
+def summary(projection: Projection) -> list[tuple[str, str]]:
+    """The figures of the step as (name, text), unknown ones as "unknown"."""
+    p = projection.figures
+    low, high = projection.step_time_interval_s
+    rows = [("step time", words.duration(projection.step_time_s))]
+    if high > low:
+        rows.append(
+            ("  interval", f"{words.duration(low)} to {words.duration(high)}, {p.interval_basis}")
+        )
+    rows.append(("limited by", f"{p.bottleneck}, {words.percent(p.bottleneck_share)} of the step"))
+    rows.append(("MFU", _mfu(p)))
+    rows.append(("model FLOPs", f"{words.count(p.model_flops, 'FLOP')} a step, all ranks"))
+    rates = [
+        f"{words.count(value)} {unit}"
+        for value, unit in ((p.tokens_per_s, "tokens/s"), (p.samples_per_s, "samples/s"))
+        if value is not None
+    ]
+    rows.append(("throughput", ", ".join(rates) or "unknown"))
+    energy = "unknown" if p.energy_j_per_step is None else words.count(p.energy_j_per_step, "J")
+    rows.append(("cost, energy", f"{_cost(p)}, {energy} a step"))
+    verdict = "fits" if p.fits else "DOES NOT FIT"
+    bound = " (upper bound: compiler reuse not modelled)" if p.memory_is_upper_bound else ""
+    memory = f"{words.size(p.memory_peak_bytes)} of {words.size(p.memory_capacity_bytes)} a rank"
+    rows.append(("peak memory", f"{memory}, {verdict}{bound}"))
+    if p.outside_step_ps:
+        rows.append(
+            (
+                "outside the step",
+                f"{words.duration(p.outside_step_ps / 1e12)} (evaluation, logging)",
+            )
+        )
+    return rows
+
+
+def title(projection: Projection) -> str:
+    """Machine and counts in one line."""
+    p = projection.figures
+    if p.chips_used < p.chips:
+        used = f"{p.chips_used} of {p.chips} chips used: the script is not distributed"
+    else:
+        used = f"{p.chips} {'chip' if p.chips == 1 else 'chips'}"
+    ranks = f"{p.ranks} {'rank' if p.ranks == 1 else 'ranks'}"
+    parameters = f", {words.count(p.parameters)} parameters" if p.parameters else ""
+    return f"{p.machine}, {used}, {ranks}{parameters}, {p.mode} mode"
+
+
+def _cost(p: Any) -> str:
+    if p.cost_usd_per_step is None:
+        return "cost unknown"
+    if p.cost_usd_per_step < 1e-4:  # a row of zeros says nothing
+        return f"{words.money(1e6 * p.cost_usd_per_step)} a million steps"
+    return f"{words.money(p.cost_usd_per_step)} a step"
+
+
+def _mfu(p: Any) -> str:
+    if p.mfu is None:
+        return "unknown"
+    causal = ""
+    if p.mfu_causal is not None and abs(p.mfu_causal - p.mfu) > 5e-5:
+        causal = f" ({words.percent(p.mfu_causal)} with causal attention halved)"
+    return f"{words.percent(p.mfu)} of the published dense peak{causal}"
+
+
+def _table(console: Console, *columns: tuple[str, str]) -> Any:
+    from rich.table import Table
+
+    table = Table(box=None, pad_edge=False, show_edge=False, header_style="bold")
+    for name, justify in columns:
+        text = justify == "left"
+        table.add_column(
+            name,
+            justify=justify,  # type: ignore[arg-type]
+            no_wrap=not text,
+            overflow="fold" if text else "ellipsis",
+        )
+    return table
+
+
+def _print(console: Console, renderable: Any, style: str | None = None) -> None:
+    """Prints without reading brackets of the user's own names as markup."""
+    console.print(renderable, style=style, markup=False, highlight=False)
+
+
+def _heading(console: Console, text: str) -> None:
+    console.print()
+    _print(console, text, style="bold")
+
+
+def _rows(console: Console, rows: list[tuple[str, str]]) -> None:
+    from rich.text import Text
+
+    table = _table(console, ("", "left"), ("", "left"))
+    table.show_header = False
+    for name, value in rows:
+        bad = "DOES NOT FIT" in value
+        table.add_row(Text(name), Text(value, style="bold red" if bad else ""))
+    _print(console, table)
+
+
+def _bar(console: Console, share: float, colour: str, width: int = 24) -> Any:
+    from rich.text import Text
+
+    filled = round(share * width)
+    if share > 0 and filled == 0:
+        filled = 1
+    return Text(("━" if console.is_terminal else "#") * filled, style=colour)
+
+
+def _head(projection: Projection, console: Console) -> None:
+    _print(console, title(projection), style="bold")
+    _rows(console, summary(projection))
+    _print(
+        console,
+        "Step time is the makespan of the device's work: no Python, data loading or logging.",
+        style="dim",
+    )
+
+
+def _breakdown(projection: Projection, console: Console) -> None:
+    from rich.text import Text
+
+    p = projection.figures
+    _heading(console, "Where the step goes (mean over ranks)")
+    table = _table(console, ("", "left"), ("time", "right"), ("share", "right"), ("", "left"))
+    table.show_header = False
+    step = p.step_ps or 1
+    for name, label, colour in PARTS:
+        time_ps = getattr(p.breakdown, f"{name}_ps")
+        if time_ps == 0 and name not in ("compute", "exposed_communication"):
+            continue
+        share = time_ps / step
+        table.add_row(
+            label,
+            words.duration(time_ps / 1e12),
+            words.percent(share),
+            _bar(console, share, colour),
+        )
+        if name == "exposed_communication" and p.exposed_by_group_ps:
+            for group, group_ps in sorted(p.exposed_by_group_ps.items(), key=lambda g: -g[1]):
+                table.add_row(
+                    Text(f"  on {group}"),
+                    words.duration(group_ps / 1e12),
+                    words.percent(group_ps / step),
+                    "",
+                )
+    _print(console, table)
+    busy = ", ".join(
+        f"{name} {words.percent(share)}"
+        for name, share in sorted(p.engine_busy.items(), key=lambda e: -e[1])
+    )
+    if busy:
+        _print(console, f"engines busy: {busy}")
+
+
+def _memory(projection: Projection, console: Console) -> None:
+    p = projection.figures
+    _heading(console, "Peak memory of a rank by kind")
+    kinds = [(k, v) for k, v in sorted(p.memory_by_kind.items(), key=lambda e: -e[1]) if v]
+    line = ", ".join(f"{kind} {words.size(value)}" for kind, value in kinds) or "nothing allocated"
+    _print(console, line)
+    if p.memory_reserved_bytes:
+        _print(
+            console, f"kept back by the runtime, not in the capacity: "
+            f"{words.size(p.memory_reserved_bytes)}", style="dim",
+        )  # fmt: skip
+
+
+def _advice(projection: Projection, console: Console) -> None:
+    p = projection.figures
+    if not p.advice:
+        return
+    helpful = [advice for advice in p.advice if advice.gain >= MIN_GAIN]
+    _heading(console, "What would help (the step simulated again)")
+    if not helpful:
+        _print(console, "nothing that is tried changes the step by 1 % or more")
+        return
+    table = _table(console, ("", "left"), ("step", "right"), ("", "right"))
+    table.show_header = False
+    for advice in helpful[:6]:
+        table.add_row(
+            advice.change,
+            words.duration(advice.step_ps / 1e12),
+            f"-{words.percent(advice.gain)}",
+        )
+    _print(console, table)
+
+
+def _ops(projection: Projection, console: Console) -> None:
+    from rich.text import Text
+
+    p = projection.figures
+    rows = [op for op in p.top_ops if op.time_ps]
+    if not rows:
+        return
+    _heading(console, "Ops by exclusive time on the critical rank")
+    table = _table(
+        console, ("time", "right"), ("share", "right"), ("n", "right"), ("bytes", "right"),
+        ("FLOP", "right"), ("bound", "left"), ("roof", "right"), ("op, module, phase", "left"),
+    )  # fmt: skip
+    for op in rows:
+        name = Text(op.name)
+        where = " ".join(part for part in (op.module, op.phase) if part)
+        if where:
+            name.append(f"  {where}", style="dim")
+        table.add_row(
+            words.duration(op.time_ps / 1e12),
+            words.percent(op.time_ps / (p.step_ps or 1)),
+            str(op.count),
+            words.size(op.read_bytes + op.write_bytes) if op.read_bytes + op.write_bytes else "",
+            words.count(op.flops) if op.flops else "",
+            op.bound,
+            words.percent(op.roofline_fraction) if op.roofline_fraction else "",
+            name,
+        )
+    _print(console, table)
+    if p.fallback_ops:
+        listed = ", ".join(
+            f"{f.name} x{f.count} ({words.percent(f.share)})" for f in p.fallback_ops[:5]
+        )
+        more = len(p.fallback_ops) - 5
+        _print(
+            console,
+            f"without a cost rule of their own, costed by bytes: {listed}"
+            + (f" and {more} more" if more > 0 else ""),
+        )
+
+
+def _modules(projection: Projection, console: Console) -> None:
+    from rich.text import Text
+
+    p = projection.figures
+    rows = [module for module in p.top_modules if module.time_ps]
+    if len(rows) < 2:
+        return
+    _heading(console, "Modules by exclusive time")
+    table = _table(
+        console, ("time", "right"), ("share", "right"), ("n", "right"), ("bytes", "right"),
+        ("FLOP", "right"), ("module", "left"),
+    )  # fmt: skip
+    for module in rows:
+        table.add_row(
+            words.duration(module.time_ps / 1e12),
+            words.percent(module.time_ps / (p.step_ps or 1)),
+            str(module.count),
+            words.size(module.read_bytes + module.write_bytes),
+            words.count(module.flops) if module.flops else "",
+            Text(module.module or "(outside modules)"),
+        )
+    _print(console, table)
+
+
+def _guesses(projection: Projection, console: Console) -> None:
+    from rich.text import Text
+
+    p = projection.figures
+    _heading(console, "What was guessed")
+    table = _table(console, ("", "left"), ("", "left"))
+    table.show_header = False
+    for name, value, effect in p.guesses:
+        text = Text(value)
+        if effect:
+            text.append(f": {effect}", style="dim")
+        table.add_row(Text(name), text)
+    if p.guesses:
+        _print(console, table)
+    else:
+        _print(console, "nothing")
+    _print(console, NOT_MODELLED, style="dim")
+
+
+def _identity(projection: Projection, console: Console) -> None:
+    import trnsim
+
+    p = projection.figures
+    console.print()
+    _print(
+        console,
+        f"timeline {p.timeline_hash}, workload {p.workload_hash}, machine "
+        f"{projection.machine.hash}, seed {p.seed}, trnsim {trnsim.__version__}",
+        style="dim",
+    )
