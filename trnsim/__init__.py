@@ -43,5 +43,12 @@ def __getattr__(name: str) -> Any:
     return found if attribute is None else getattr(found, attribute)
 
 
+def _autoload() -> None:
+    """What `import torch` calls, by the entry point in `torch.backends`; see `trnsim.plugin`."""
+    from trnsim.plugin import autoload
+
+    autoload()
+
+
 def __dir__() -> list[str]:
     return sorted([*globals(), *_LAZY])

@@ -7,9 +7,11 @@
 
 #include "capture/bind.h"
 #include "capture/distributed/bind_distributed.h"
+#include "capture/runtime/bind_runtime.h"
 
 PYBIND11_MODULE(_torch, module) {
   module.doc() = "The trn device: what PyTorch runs on it, and the record of it.";
   trnsim::capture::bind_capture(module);
   trnsim::capture::distributed::bind_distributed(module);
+  trnsim::capture::runtime::bind_runtime(module);
 }
