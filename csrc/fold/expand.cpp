@@ -47,7 +47,7 @@ class Tracer {
   int64_t hops_ = 0;
 };
 
-// The chips of the members, each once, ascending.
+// The chips of the members, each once, ascending: a link's load does not grow with ranks per chip.
 std::vector<int32_t> chips_of(const std::vector<int32_t>& members, const Tracer& tracer) {
   std::vector<int32_t> chips;
   for (const int32_t member : members) chips.push_back(tracer.chip_of(member));
@@ -60,15 +60,19 @@ std::array<int64_t, 3> coordinates(int64_t chip, const std::array<int64_t, 3>& e
   return {chip % extents[0], chip / extents[0] % extents[1], chip / extents[0] / extents[1]};
 }
 
-// Chips that differ only on `axis` form a ring, in the order of that coordinate.
-void trace_axis_rings(int8_t axis, const std::vector<int32_t>& chips, const Geometry& geometry,
+// Members on chips that differ only on `axis`, each chip's k-th member, form a ring in the order of
+// that coordinate.
+void trace_axis_rings(int8_t axis, const std::vector<int32_t>& members, const Geometry& geometry,
                       Tracer& tracer) {
   TRN_ASSERT(axis >= 0 && axis < 3, "an axis ring runs along X, Y or Z");
-  std::map<std::array<int64_t, 3>, std::vector<int32_t>> rings;
-  for (const int32_t chip : chips) {
+  std::map<int32_t, int64_t> members_of_chip;
+  for (const int32_t member : members) ++members_of_chip[tracer.chip_of(member)];
+  using Ring = std::pair<std::array<int64_t, 3>, int64_t>;  // coordinates but one, k
+  std::map<Ring, std::vector<int32_t>> rings;
+  for (const auto& [chip, count] : members_of_chip) {  // chips ascend, and so does the coordinate
     auto at = coordinates(chip, geometry.extents);
     at[size_t(axis)] = 0;
-    rings[at].push_back(chip);  // chips ascend, and so does the coordinate
+    for (int64_t k = 0; k < count; ++k) rings[{at, k}].push_back(chip);
   }
   for (const auto& [at, ring] : rings) {
     const size_t count = ring.size();
@@ -113,7 +117,7 @@ Footprint trace_phase(const lower::PhaseTemplate& phase, const std::vector<int32
       trace_ring(true, members, tracer);
       break;
     case Pattern::axis_ring:
-      trace_axis_rings(phase.axis, chips_of(members, tracer), geometry, tracer);
+      trace_axis_rings(phase.axis, members, geometry, tracer);
       break;
     case Pattern::axes_spread:
       trace_spread(phase.axes_mask, chips_of(members, tracer), geometry, tracer);

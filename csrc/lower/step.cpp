@@ -140,6 +140,7 @@ Program lower_step(const workload::Workload& workload, const workload::Step& ste
 
   Program program;
   program.role = workload.role;
+  program.rank = workload.rank;
   program.groups = workload.groups;
   Builder builder(program);
   Emission emission;

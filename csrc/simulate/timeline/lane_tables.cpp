@@ -3,7 +3,9 @@
 #include "simulate/timeline/lane_tables.h"
 
 #include <algorithm>
+#include <deque>
 #include <limits>
+#include <utility>
 
 #include "simulate/timeline/lanes.h"
 
@@ -141,7 +143,7 @@ class RoleMaker {
     for (size_t i = 0; i < count; ++i) {
       const int32_t slot = holders_.front().first;
       auto holders = std::move(holders_.front().second);
-      holders_.erase(holders_.begin());
+      holders_.pop_front();
       const bool free = is_free(holders);
       if (free) holders = {index};
       if (free) holders.insert(holders.end(), readers.begin(), readers.end());
@@ -178,7 +180,7 @@ class RoleMaker {
   std::vector<std::vector<int32_t>> readers_[2];
   std::vector<int32_t> before_;
   // Slots with the task that wrote last and its readers, longest unused first.
-  std::vector<std::pair<int32_t, std::vector<int32_t>>> holders_;
+  std::deque<std::pair<int32_t, std::vector<int32_t>>> holders_;
 };
 
 }  // namespace

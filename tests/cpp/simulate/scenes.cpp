@@ -242,7 +242,7 @@ class RandomSystem {
     for (int32_t slot = 0; slot < slot_count_; ++slot) {
       std::vector<int32_t> order(size_t(rank_count_), 0);
       for (int32_t i = 0; i < rank_count_; ++i) order[size_t(i)] = i;
-      std::shuffle(order.begin(), order.end(), random_);
+      for (size_t i = order.size(); i > 1; --i) std::swap(order[i - 1], order[below(i)]);
       for (int32_t begin = 0; begin < rank_count_;) {
         const int32_t size = 1 + int32_t(below(uint64_t(rank_count_ - begin)));
         const std::vector<int32_t> members(order.begin() + begin, order.begin() + begin + size);
@@ -374,6 +374,36 @@ std::shared_ptr<const fold::System> relabelled(const fold::System& system,
     for (auto& phases : calls) {
       for (int32_t& index : phases) index = last - index;
     }
+  }
+  return std::make_shared<const fold::System>(std::move(result));
+}
+
+std::shared_ptr<const fold::System> twice(const fold::System& system) {
+  fold::System result = system;
+  const auto ranks = int32_t(system.ranks.size()), links = int32_t(system.links.size());
+  const auto communicators = int32_t(system.communicators.size());
+  const auto variables = int32_t(system.variables.size());
+  const auto shift = [](std::vector<int32_t>& indices, int32_t by) {
+    for (int32_t& index : indices) index += index < 0 ? 0 : by;
+  };
+  for (fold::Rank rank : system.ranks) {
+    shift(rank.communicator_of_slot, communicators);
+    shift(rank.communicator_of_message, communicators);
+    result.ranks.push_back(rank);
+  }
+  for (fold::Communicator communicator : system.communicators) {
+    shift(communicator.members, ranks);
+    result.communicators.push_back(communicator);
+  }
+  for (fold::Variable variable : system.variables) {
+    variable.communicator += communicators;
+    for (auto& use : variable.uses) use.link += links;
+    result.variables.push_back(variable);
+  }
+  result.links.insert(result.links.end(), system.links.begin(), system.links.end());
+  for (auto calls : system.plan) {
+    for (auto& phases : calls) shift(phases, variables);
+    result.plan.push_back(calls);
   }
   return std::make_shared<const fold::System>(std::move(result));
 }

@@ -56,4 +56,7 @@ std::shared_ptr<const fold::System> deadlocked(uint64_t seed);
 std::shared_ptr<const fold::System> relabelled(const fold::System& system,
                                                const std::vector<int32_t>& order);
 
+// The job and a copy of it beside it, on links of its own.
+std::shared_ptr<const fold::System> twice(const fold::System& system);
+
 }  // namespace trnsim::scenes

@@ -1,0 +1,50 @@
+# SPDX-License-Identifier: Apache-2.0
+# SPDX-FileCopyrightText: The trnsim authors
+"""Bulk timelines beside a priority-queue simulation of the same job, one core, CPU seconds.
+
+The job is in timeline.cpp; the budget is 40 times the priority queue. Hashes are compared in the
+run: a faster answer that differs is an error.
+"""
+
+import csv
+import io
+import os
+import subprocess
+import tempfile
+from pathlib import Path
+
+import trnsim
+
+HERE = Path(__file__).resolve().parent
+ROOT = HERE.parent.parent
+CHIPS, TASKS, PEER_CHIPS, REPEATS = 4096, 20_000, 128, 3
+
+
+def build(folder: Path) -> Path:
+    """Compiles the program against the library that trnsim is using."""
+    library = Path(trnsim.__file__).parent / "lib"
+    program = folder / "timeline"
+    subprocess.run(
+        [os.environ.get("CXX", "c++"), "-std=gnu++20", "-O3", "-DNDEBUG", f"-I{ROOT / 'csrc'}",
+         str(HERE / "timeline.cpp"), f"-L{library}", "-ltrnsim_core", f"-Wl,-rpath,{library}",
+         "-o", str(program)],
+        check=True,
+    )  # fmt: skip
+    return program
+
+
+def measure(program: Path, chips: int, backend: str) -> list[dict]:
+    """Rows of one run of the program."""
+    done = subprocess.run(
+        [str(program), str(chips), str(TASKS), str(PEER_CHIPS), backend],
+        check=True, capture_output=True, text=True,
+    )  # fmt: skip
+    return list(csv.DictReader(io.StringIO(done.stdout)))
+
+
+def run() -> list[dict]:
+    """The run with the median ratio."""
+    with tempfile.TemporaryDirectory() as folder:
+        program = build(Path(folder))
+        runs = [measure(program, CHIPS, "cpp") for _ in range(REPEATS)]
+    return sorted(runs, key=lambda rows: float(rows[1]["ratio"]))[REPEATS // 2]
