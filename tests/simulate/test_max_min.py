@@ -47,7 +47,9 @@ def lexicographic_max_min(capacities, flows):
         for flow in free:
             aim = np.zeros(len(flows) + 1)
             aim[flow] = -1
-            at_least = [(level * (1 - 1e-9), None) if f in free else b for f, b in enumerate(bounds)]
+            at_least = [
+                (level * (1 - 1e-9), None) if f in free else b for f, b in enumerate(bounds)
+            ]
             best = linprog(aim, above[: len(capacities)], limits, bounds=[*at_least, (0, None)])
             if -best.fun <= level * (1 + 1e-6):
                 fixed[flow] = level
