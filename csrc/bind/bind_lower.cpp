@@ -174,8 +174,7 @@ void bind_lower(py::module_& module) {
             lower_step(workload, step, machine, placement, {stack, algorithm}));
       },
       py::arg("workload"), py::arg("step"), py::arg("machine"), py::arg("placement"),
-      py::arg("stack") = "", py::arg("algorithm") = "",
-      py::call_guard<py::gil_scoped_release>());
+      py::arg("stack") = "", py::arg("algorithm") = "", py::call_guard<py::gil_scoped_release>());
   module.def("cost_rules", &rules);
 }
 

@@ -30,7 +30,9 @@ int64_t plane_distance(const std::array<int64_t, 3>& extent) {
 class Neuron {
  public:
   Neuron(const Machine& machine, const GroupShape& shape)
-      : machine_(machine), library_(machine.chip.collectives), shape_(shape),
+      : machine_(machine),
+        library_(machine.chip.collectives),
+        shape_(shape),
         plane_chips_(shape.extent[0] * shape.extent[1]) {}
 
   // One phase of an all-gather or reduce-scatter of `bytes` (the whole) over the plane.
@@ -71,15 +73,15 @@ class Neuron {
     PhaseTemplate phase;
     phase.pattern = Pattern::axis_ring;
     phase.axis = axis;
-    phase.bytes = share(bytes, n - 1, int128(2) * n * shape_.members_per_chip,
-                        library_.link_efficiency);
+    phase.bytes = share(bytes, n - 1, int128(2) * n, library_.link_efficiency);
     phase.steps = n - 1;
     phase.step_ps = library_.ring_step_ps;
     return phase;
   }
 
-  int64_t links_of_plane() const { return (shape_.extent[0] > 1 ? links(0) : 0) +
-                                          (shape_.extent[1] > 1 ? links(1) : 0); }
+  int64_t links_of_plane() const {
+    return (shape_.extent[0] > 1 ? links(0) : 0) + (shape_.extent[1] > 1 ? links(1) : 0);
+  }
   uint8_t mask_of_plane() const {
     return uint8_t((shape_.extent[0] > 1 ? 1 : 0) | (shape_.extent[1] > 1 ? 2 : 0));
   }
@@ -219,8 +221,7 @@ Scatter scatter(const GroupShape& shape, int64_t bytes, const Machine& machine,
   if (algorithm == "direct") return {algorithm, inside_chip(shape, bytes, machine)};
   if (algorithm == "axis_rings") return {algorithm, scatter_axes(neuron, shape, bytes)};
   if (algorithm != "hierarchical") return {algorithm, {neuron.plane(algorithm, bytes)}};
-  return {algorithm,
-          scatter_planes(neuron, shape, plane_algorithm(neuron, bytes, machine), bytes)};
+  return {algorithm, scatter_planes(neuron, shape, plane_algorithm(neuron, bytes, machine), bytes)};
 }
 
 // A whole buffer travels along each axis of the box, or along the ring, in pieces: every link on
@@ -238,7 +239,7 @@ Scatter rooted(const GroupShape& shape, int64_t bytes, const Machine& machine) {
       PhaseTemplate phase;
       phase.pattern = Pattern::axis_ring;
       phase.axis = axis;
-      phase.bytes = share(bytes, 1, 2 * shape.members_per_chip, library.link_efficiency);
+      phase.bytes = share(bytes, 1, 2, library.link_efficiency);
       phase.steps = n - 1;
       phase.step_ps = library.ring_step_ps;
       made.phases.push_back(phase);
@@ -347,7 +348,9 @@ CallTemplate make_call(const workload::Call& call, const workload::Group& group,
     made.phases = std::move(scatter.phases);
   };
   switch (call.kind) {
-    case CallKind::reduce_scatter: take(scatter(shape, call.bytes, machine, forced)); break;
+    case CallKind::reduce_scatter:
+      take(scatter(shape, call.bytes, machine, forced));
+      break;
     case CallKind::all_gather:
       take(scatter(shape, call.bytes, machine, forced));
       made.phases = backwards(made.phases);
@@ -360,7 +363,9 @@ CallTemplate make_call(const workload::Call& call, const workload::Group& group,
       break;
     }
     case CallKind::broadcast:
-    case CallKind::reduce: take(rooted(shape, call.bytes, machine)); break;
+    case CallKind::reduce:
+      take(rooted(shape, call.bytes, machine));
+      break;
     case CallKind::gather:
       take({"direct", {direct(Pattern::all_to_one, each, 1, machine)}});
       break;

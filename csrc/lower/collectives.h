@@ -5,8 +5,8 @@
 // would take for its size and group (LOWERING 3).
 //
 // Neuron, groups of whole servers: mesh, recursive halving-doubling ("rdh") or KangaRing ("kanga")
-// over the X-Y plane, whichever is fastest alone; with more planes "hierarchical": reduce-scatter in
-// the plane, all-reduce along Z, all-gather in the plane. Groups that form a box (rows, columns)
+// over the X-Y plane, whichever is fastest alone; with more planes "hierarchical": reduce-scatter
+// in the plane, all-reduce along Z, all-gather in the plane. Groups that form a box (rows, columns)
 // take a ring on each axis ("axis_rings"); any other, and every group of a switch, a plain "ring".
 // all_reduce = reduce_scatter + all_gather, always.
 //
@@ -20,12 +20,12 @@ namespace trnsim::lower {
 // Where the members of a group sit.
 struct GroupShape {
   int64_t members = 0;
-  int64_t chips = 0;                  // distinct ones
-  int64_t members_per_chip = 1;       // 0 when chips differ
+  int64_t chips = 0;                       // distinct ones
+  int64_t members_per_chip = 1;            // 0 when chips differ
   std::array<int64_t, 3> extent{1, 1, 1};  // of the box on the torus, when it is one
   bool is_box = false;
-  bool whole_servers = false;         // every chip of full X-Y planes
-  int64_t logical_per_chip = 1;       // what the library counts as ranks on a chip
+  bool whole_servers = false;    // every chip of full X-Y planes
+  int64_t logical_per_chip = 1;  // what the library counts as ranks on a chip
 };
 GroupShape shape_of(const workload::RankPattern& ranks, const machine::Machine& machine,
                     const machine::Placement& placement);

@@ -28,8 +28,8 @@ struct Target {
   machine::Architecture architecture = machine::Architecture::neuroncore;
   machine::Chip chip;
   int64_t ranks_per_chip = 1;
-  int64_t cores = 1;        // physical cores of the rank; 1 on a GPU
-  Rational hbm_Bps;         // of the rank, at the efficiency of long streams
+  int64_t cores = 1;  // physical cores of the rank; 1 on a GPU
+  Rational hbm_Bps;   // of the rank, at the efficiency of long streams
   Rational hbm_peak_Bps;
 
   bool is_neuron() const { return architecture == machine::Architecture::neuroncore; }
@@ -47,16 +47,17 @@ enum class Fusion : uint8_t {
 
 // HBM traffic of one tensor of the signature.
 struct Stream {
-  int32_t slot = -1;        // index in inputs, or in outputs; -1 = of the rule itself
-  bool is_output = false;   // slot counts outputs
+  int32_t slot = -1;       // index in inputs, or in outputs; -1 = of the rule itself
+  bool is_output = false;  // slot counts outputs
   bool is_write = false;
-  int64_t bytes = 0;        // of the whole rank, reloads and copies for several cores included
-  int64_t run_bytes = 0;    // of one DMA descriptor
+  int64_t bytes = 0;             // of the whole rank, reloads and copies for several cores included
+  int64_t run_bytes = 0;         // of one DMA descriptor
   int64_t transpose_blocks = 0;  // 128 x 128 blocks, per core, if it has to be transposed
 };
 
 struct GemmShape {
   int64_t batch = 1, m = 0, n = 0, k = 0;
+  int64_t k_tiles = 0;  // tiles of the contraction, 0 = as many as k fills
 };
 struct AttentionShape {
   int64_t heads = 0;  // batch included
@@ -79,8 +80,8 @@ struct Cost {
   // FLOPs of the rank.
   std::string dtype;
   int128 model_flops = 0, model_flops_causal = 0, executed_flops = 0;
-  std::vector<GemmShape> gemms;               // for tiles and waves of a GPU
-  std::optional<AttentionShape> attention;    // for a GPU's attention table
+  std::vector<GemmShape> gemms;             // for tiles and waves of a GPU
+  std::optional<AttentionShape> attention;  // for a GPU's attention table
 };
 
 using CostFunction = std::function<Cost(const workload::Signature&, const Target&)>;

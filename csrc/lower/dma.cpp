@@ -51,8 +51,8 @@ int64_t DmaLoad::duration_ps(const Target& target) const {
   const int128 top = fixed_ps_ * peak.denominator * practice.denominator +
                      peak_bytes_ * peak.numerator * practice.denominator +
                      practice_bytes_ * practice.numerator * peak.denominator;
-  const int128 bottom = int128(peak.denominator) * practice.denominator * core.dma_engines *
-                        target.cores;
+  const int128 bottom =
+      int128(peak.denominator) * practice.denominator * core.dma_engines * target.cores;
   return std::max(memory_ps, int64_t(ceil_div(top, bottom)));
 }
 

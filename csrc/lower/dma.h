@@ -19,9 +19,9 @@ class DmaLoad {
 
  private:
   int64_t bytes_ = 0;
-  int128 fixed_ps_ = 0;       // of descriptors that are bound by their fixed cost
-  int128 peak_bytes_ = 0;     // the bytes of those
-  int128 practice_bytes_ = 0; // bytes of descriptors bound by the engine
+  int128 fixed_ps_ = 0;        // of descriptors that are bound by their fixed cost
+  int128 peak_bytes_ = 0;      // the bytes of those
+  int128 practice_bytes_ = 0;  // bytes of descriptors bound by the engine
 };
 
 }  // namespace trnsim::lower

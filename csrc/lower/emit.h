@@ -5,9 +5,9 @@
 //
 // Graph. One launch, then its ops. The DMA queue is ordered load(i), load_weights(i+1), store(i).
 // load_weights(i) waits for the end of op i-2 (two buffers), load(i) for its producers. The busiest
-// engine of an op starts with its load and cannot end before it; the other engines and the store are
-// placed so that they end with it, since they work on its tiles as they come. A cold op (first of a
-// graph, or after a call that it needs) takes P0 + max over engines + Q0.
+// engine of an op starts with its load and cannot end before it; the other engines and the store
+// are placed so that they end with it, since they work on its tiles as they come. A cold op (first
+// of a graph, or after a call that it needs) takes P0 + max over engines + Q0.
 //
 // Eager. The host launches ops in record order; a kernel waits for its launch and for the kernel
 // before it on its stream.

@@ -11,8 +11,12 @@ namespace {
 class EagerEmitter {
  public:
   EagerEmitter(const Emission& emission, Builder& builder)
-      : plan_(*emission.plan), workload_(*emission.workload), target_(*emission.target),
-        emission_(emission), builder_(builder), done_(plan_.units.size(), -1) {
+      : plan_(*emission.plan),
+        workload_(*emission.workload),
+        target_(*emission.target),
+        emission_(emission),
+        builder_(builder),
+        done_(plan_.units.size(), -1) {
     host_ = builder.queue(QueueKind::host, 0);
     tensor_ = builder.queue(QueueKind::tensor, 0);
     vector_ = builder.queue(QueueKind::vector, 0);
@@ -21,9 +25,15 @@ class EagerEmitter {
   void run() {
     for (size_t i = 0; i < plan_.units.size(); ++i) {
       switch (plan_.units[i].kind) {
-        case UnitKind::ops: emit_kernel(i); break;
-        case UnitKind::call: emit_call(i); break;
-        case UnitKind::host_wait: emit_host_wait(i); break;
+        case UnitKind::ops:
+          emit_kernel(i);
+          break;
+        case UnitKind::call:
+          emit_call(i);
+          break;
+        case UnitKind::host_wait:
+          emit_host_wait(i);
+          break;
       }
     }
   }
@@ -53,8 +63,8 @@ class EagerEmitter {
     builder_.program().ops.push_back(make_op(plan_, int32_t(index), workload_, group, target_));
     const bool tensor = unit.members.front().cost->executed_flops > 0;
     const std::vector<Dep> deps = deps_of(unit);
-    done_[index] = builder_.task(TaskKind::compute, tensor ? tensor_ : vector_, group.gpu_ps, op,
-                                 deps);
+    done_[index] =
+        builder_.task(TaskKind::compute, tensor ? tensor_ : vector_, group.gpu_ps, op, deps);
     last_[unit.stream] = done_[index];
   }
 
@@ -92,6 +102,8 @@ class EagerEmitter {
 
 }  // namespace
 
-void emit_eager(const Emission& emission, Builder& builder) { EagerEmitter(emission, builder).run(); }
+void emit_eager(const Emission& emission, Builder& builder) {
+  EagerEmitter(emission, builder).run();
+}
 
 }  // namespace trnsim::lower

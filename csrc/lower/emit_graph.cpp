@@ -11,9 +11,14 @@ namespace {
 class GraphEmitter {
  public:
   GraphEmitter(const Emission& emission, Builder& builder)
-      : plan_(*emission.plan), workload_(*emission.workload), target_(*emission.target),
-        emission_(emission), builder_(builder), tasks_(plan_.units.size()),
-        weights_(plan_.units.size(), -1), groups_(plan_.units.size()) {
+      : plan_(*emission.plan),
+        workload_(*emission.workload),
+        target_(*emission.target),
+        emission_(emission),
+        builder_(builder),
+        tasks_(plan_.units.size()),
+        weights_(plan_.units.size(), -1),
+        groups_(plan_.units.size()) {
     host_ = builder.queue(QueueKind::host, 0);
     for (size_t i = 0; i < 4; ++i) {
       engines_[i] = builder.queue(QueueKind(size_t(QueueKind::tensor) + i), 0);
@@ -36,9 +41,12 @@ class GraphEmitter {
 
   void emit(int32_t index) {
     switch (unit(index).kind) {
-      case UnitKind::ops: return emit_ops(index);
-      case UnitKind::call: return emit_call(index);
-      case UnitKind::host_wait: return emit_host_wait(index);
+      case UnitKind::ops:
+        return emit_ops(index);
+      case UnitKind::call:
+        return emit_call(index);
+      case UnitKind::host_wait:
+        return emit_host_wait(index);
     }
   }
 
@@ -64,8 +72,8 @@ class GraphEmitter {
       cold |= is_call;
       in_graph |= unit(producer).graph == unit(index).graph && !is_call;
       const bool on_chip = !is_call && reads_only_on_chip(producer, index);
-      deps.push_back({on_chip ? tasks_[size_t(producer)].computed : end_of(producer),
-                      DepKind::end, is_call ? core().fill_ps : 0});
+      deps.push_back({on_chip ? tasks_[size_t(producer)].computed : end_of(producer), DepKind::end,
+                      is_call ? core().fill_ps : 0});
     }
     for (const int32_t fence : unit(index).fences) {
       deps.push_back(after(fence, unit(fence).kind == UnitKind::call ? core().fill_ps : 0));
@@ -106,8 +114,8 @@ class GraphEmitter {
     if (group.load_weights_ps == 0 || weights_[size_t(index)] >= 0) return;
     std::vector<Dep> deps{{last_ops_[0], DepKind::end, 0}};
     if (last_ops_[0] < 0) deps = {{launch_, DepKind::end, fill_ps}};
-    weights_[size_t(index)] = builder_.task(TaskKind::load_weights, dma_, group.load_weights_ps,
-                                            op_index(index), deps);
+    weights_[size_t(index)] =
+        builder_.task(TaskKind::load_weights, dma_, group.load_weights_ps, op_index(index), deps);
   }
 
   int32_t op_index(int32_t index) {
@@ -152,8 +160,8 @@ class GraphEmitter {
   int32_t emit_engines(int32_t index, int32_t weights, int32_t load, bool cold,
                        const std::vector<Dep>& producers, int32_t& first, int64_t& bound_ps) {
     const auto& engine_ps = groups_[size_t(index)].engine_ps;
-    const size_t bound = size_t(std::max_element(engine_ps.begin(), engine_ps.end()) -
-                                engine_ps.begin());
+    const size_t bound =
+        size_t(std::max_element(engine_ps.begin(), engine_ps.end()) - engine_ps.begin());
     bound_ps = engine_ps[bound];
     if (bound_ps == 0) return -1;
     std::vector<Dep> deps;
@@ -166,9 +174,9 @@ class GraphEmitter {
     int32_t last = first;
     for (size_t i = 0; i < 4; ++i) {
       if (i == bound || engine_ps[i] == 0) continue;
-      last = builder_.task(TaskKind::compute, engines_[i], engine_ps[i], op_index(index),
-                           {{first, DepKind::start, bound_ps - engine_ps[i]},
-                            {last, DepKind::end_bound, 0}});
+      last = builder_.task(
+          TaskKind::compute, engines_[i], engine_ps[i], op_index(index),
+          {{first, DepKind::start, bound_ps - engine_ps[i]}, {last, DepKind::end_bound, 0}});
     }
     return last;
   }

@@ -13,9 +13,10 @@ namespace {
 int64_t gemm_ps(const GemmShape& shape, Rational rate, const machine::Gpu& gpu) {
   if (shape.batch * shape.m * shape.n * shape.k == 0) return 0;
   const int64_t sms = gpu.multiprocessors;
-  const int64_t tiles = shape.batch * std::min(
-      ceil_div(shape.m, gpu.tile_rows) * ceil_div(shape.n, gpu.tile_columns),
-      ceil_div(shape.m, gpu.tile_columns) * ceil_div(shape.n, gpu.tile_rows));
+  const int64_t tiles =
+      shape.batch *
+      std::min(ceil_div(shape.m, gpu.tile_rows) * ceil_div(shape.n, gpu.tile_columns),
+               ceil_div(shape.m, gpu.tile_columns) * ceil_div(shape.n, gpu.tile_rows));
   const int128 tile_flops = int128(2) * gpu.tile_rows * gpu.tile_columns * shape.k;
   if (2 * tiles < sms) return duration_ps(ceil_div<int128>(tile_flops * tiles, 1), rate);
   return duration_ps(int128(ceil_div(tiles, sms)) * tile_flops * sms, rate);

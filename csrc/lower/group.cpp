@@ -107,8 +107,8 @@ class GroupCoster {
     Load& load = pieces_[{index, slot.meta.offset, touched}];
     if (stream.bytes > load.bytes) load.bytes = stream.bytes;
     load.timed_bytes = std::max(load.timed_bytes, timed);
-    load.run_bytes = load.run_bytes == 0 ? stream.run_bytes
-                                         : std::min(load.run_bytes, stream.run_bytes);
+    load.run_bytes =
+        load.run_bytes == 0 ? stream.run_bytes : std::min(load.run_bytes, stream.run_bytes);
     load.is_weight = is_weight;
   }
 
@@ -179,9 +179,9 @@ class GroupCoster {
     const std::array<Rational, 4> clocks{core.tensor_clock_Hz, core.vector_clock_Hz,
                                          core.scalar_clock_Hz, core.gpsimd_clock_Hz};
     for (size_t i = 0; i < 4; ++i) group_.engine_ps[i] = duration_ps(cycles_[i], clocks[i]);
-    const bool idle = group_.dma_ps() == 0 &&
-                      std::all_of(group_.engine_ps.begin(), group_.engine_ps.end(),
-                                  [](int64_t ps) { return ps == 0; });
+    const bool idle =
+        group_.dma_ps() == 0 && std::all_of(group_.engine_ps.begin(), group_.engine_ps.end(),
+                                            [](int64_t ps) { return ps == 0; });
     if (idle) group_.engine_ps[1] = duration_ps(core.min_cycles, clocks[1]);
   }
 

@@ -17,8 +17,11 @@ class Planner {
  public:
   Planner(const workload::Workload& workload, const std::vector<Cost>& costs,
           const PlanOptions& options)
-      : workload_(workload), costs_(costs), options_(options),
-        current_(workload.storages.size(), -1), call_unit_(workload.calls.size(), -1) {}
+      : workload_(workload),
+        costs_(costs),
+        options_(options),
+        current_(workload.storages.size(), -1),
+        call_unit_(workload.calls.size(), -1) {}
 
   Plan run(const workload::Step& step, const std::vector<uint8_t>& outside) {
     for (int64_t i = step.begin; i < step.end; ++i) {
@@ -32,14 +35,19 @@ class Planner {
  private:
   void add(int64_t index, const Record& record) {
     switch (record.kind) {
-      case RecordKind::op: return add_op(index, record);
-      case RecordKind::call: return add_call(index, record);
-      case RecordKind::wait: return add_wait(record);
-      case RecordKind::host_read: return add_host_read(index, record);
+      case RecordKind::op:
+        return add_op(index, record);
+      case RecordKind::call:
+        return add_call(index, record);
+      case RecordKind::wait:
+        return add_wait(record);
+      case RecordKind::host_read:
+        return add_host_read(index, record);
       case RecordKind::event_record:
         events_[record.payload] = Event{last_unit(record.stream), fences_[record.stream]};
         return;
-      case RecordKind::event_wait: return add_event_wait(record);
+      case RecordKind::event_wait:
+        return add_event_wait(record);
       case RecordKind::marker:
         if (record.payload == int32_t(MarkerKind::optimizer_begin) ||
             record.payload == int32_t(MarkerKind::optimizer_end)) {
@@ -49,9 +57,7 @@ class Planner {
     }
   }
 
-  int64_t storage_bytes(int32_t storage) const {
-    return workload_.storages[size_t(storage)].bytes;
-  }
+  int64_t storage_bytes(int32_t storage) const { return workload_.storages[size_t(storage)].bytes; }
 
   // The value that a storage holds now.
   int32_t current(int32_t storage) {
@@ -157,9 +163,9 @@ class Planner {
       if (!signature.inputs[i].mutated) continue;
       const int32_t storage = storage_of_use(record, i);
       const int32_t now = storage < 0 ? -1 : current_[size_t(storage)];
-      const bool done = now >= 0 && plan_.values[size_t(now)].producer == unit &&
-                        std::find(member.written.begin(), member.written.end(), now) !=
-                            member.written.end();
+      const bool done =
+          now >= 0 && plan_.values[size_t(now)].producer == unit &&
+          std::find(member.written.begin(), member.written.end(), now) != member.written.end();
       member.written.push_back(done ? now : write(storage, unit));
     }
   }
@@ -186,9 +192,9 @@ class Planner {
         unit.stream != record.stream) {
       return false;
     }
-    const bool same = cost.elements == unit.elements &&
-                      (cost.row_length == unit.row_length || !(unit.has_rows ||
-                       cost.fusion == Fusion::rows));
+    const bool same =
+        cost.elements == unit.elements &&
+        (cost.row_length == unit.row_length || !(unit.has_rows || cost.fusion == Fusion::rows));
     const bool one_a_row = cost.fusion == Fusion::pointwise && unit.has_rows &&
                            cost.elements * unit.row_length == unit.elements;
     if (!same && !one_a_row) return false;
@@ -302,8 +308,8 @@ class Planner {
   const std::vector<Cost>& costs_;
   const PlanOptions& options_;
   Plan plan_;
-  std::vector<int32_t> current_;     // value by storage
-  std::vector<int32_t> call_unit_;   // by index in Workload::calls
+  std::vector<int32_t> current_;                          // value by storage
+  std::vector<int32_t> call_unit_;                        // by index in Workload::calls
   std::map<int32_t, std::map<int32_t, int32_t>> fences_;  // stream -> queue -> last unit
   std::map<int32_t, int32_t> fenced_at_, last_unit_;      // by stream
   std::map<int32_t, Event> events_;

@@ -19,9 +19,8 @@ std::vector<RuleShare> coverage(const Program& program) {
   }
   std::vector<RuleShare> shares;
   for (const auto& [rule, share] : by_rule) shares.push_back(share);
-  std::stable_sort(shares.begin(), shares.end(), [](const RuleShare& a, const RuleShare& b) {
-    return a.bound_ps > b.bound_ps;
-  });
+  std::stable_sort(shares.begin(), shares.end(),
+                   [](const RuleShare& a, const RuleShare& b) { return a.bound_ps > b.bound_ps; });
   return shares;
 }
 
@@ -31,8 +30,8 @@ const char* rule_class_name(RuleClass rule_class) {
 }
 
 const char* task_kind_name(TaskKind kind) {
-  static constexpr const char* kNames[] = {"launch", "host_wait", "load_weights", "load",
-                                           "compute", "store", "call"};
+  static constexpr const char* kNames[] = {"launch",  "host_wait", "load_weights", "load",
+                                           "compute", "store",     "call"};
   return kNames[size_t(kind)];
 }
 
@@ -42,9 +41,9 @@ const char* dep_kind_name(DepKind kind) {
 }
 
 const char* pattern_name(Pattern pattern) {
-  static constexpr const char* kNames[] = {"ring", "ring_both", "axis_ring", "axes_spread",
-                                           "pairwise", "exchange", "one_to_all", "all_to_one",
-                                           "message", "none"};
+  static constexpr const char* kNames[] = {"ring",     "ring_both", "axis_ring",  "axes_spread",
+                                           "pairwise", "exchange",  "one_to_all", "all_to_one",
+                                           "message",  "none"};
   return kNames[size_t(pattern)];
 }
 
@@ -54,8 +53,8 @@ std::string print_task(const Program& program, size_t index) {
   std::string line = std::to_string(index) + " " + queue_kind_name(queue.kind);
   const bool numbered = size_t(queue.kind) >= size_t(QueueKind::collective);
   if (numbered) line += " " + std::to_string(queue.index);
-  line += std::string(" ") + task_kind_name(task.kind) + " " + std::to_string(task.duration_ps) +
-          " ps";
+  line +=
+      std::string(" ") + task_kind_name(task.kind) + " " + std::to_string(task.duration_ps) + " ps";
   if (task.op >= 0) line += " [" + program.ops[size_t(task.op)].name + "]";
   if (task.call >= 0) line += " [" + print_call(program.calls[size_t(task.call)]) + "]";
   for (int32_t i = 0; i < task.deps_count; ++i) {

@@ -18,10 +18,12 @@ std::string task_name(size_t index) { return "task " + std::to_string(index); }
 void check_task(const Program& program, size_t index) {
   const Task& task = program.tasks[index];
   TRN_CHECK(task.duration_ps >= 0, lower, task_name(index) + " has a negative duration");
-  TRN_CHECK(task.queue >= 0 && size_t(task.queue) < program.queues.size(), lower,
-            task_name(index) + " is on queue " + std::to_string(task.queue) + ", which is not there");
-  TRN_CHECK(task.op >= -1 && task.op < int32_t(program.ops.size()), lower,
-            task_name(index) + " belongs to op " + std::to_string(task.op) + ", which is not there");
+  TRN_CHECK(
+      task.queue >= 0 && size_t(task.queue) < program.queues.size(), lower,
+      task_name(index) + " is on queue " + std::to_string(task.queue) + ", which is not there");
+  TRN_CHECK(
+      task.op >= -1 && task.op < int32_t(program.ops.size()), lower,
+      task_name(index) + " belongs to op " + std::to_string(task.op) + ", which is not there");
   const bool is_call = task.kind == TaskKind::call;
   TRN_CHECK(is_call == (task.call >= 0) && task.call < int32_t(program.calls.size()), lower,
             task_name(index) + " names call " + std::to_string(task.call));

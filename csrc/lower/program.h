@@ -24,7 +24,15 @@
 namespace trnsim::lower {
 
 enum class QueueKind : uint8_t {
-  host, tensor, vector, scalar, gpsimd, dma, collective, send, recv
+  host,
+  tensor,
+  vector,
+  scalar,
+  gpsimd,
+  dma,
+  collective,
+  send,
+  recv
 };
 inline constexpr int kQueueKindCount = 9;
 const char* queue_kind_name(QueueKind kind);
@@ -35,16 +43,19 @@ struct Queue {
 };
 
 enum class TaskKind : uint8_t {
-  launch,        // host: issues an eager op or a graph
-  host_wait,     // host: blocked on a device value; ends with its dependences
-  load_weights, load, compute, store,
-  call           // arrival at a collective or a message: duration 0, ends when the call ends
+  launch,     // host: issues an eager op or a graph
+  host_wait,  // host: blocked on a device value; ends with its dependences
+  load_weights,
+  load,
+  compute,
+  store,
+  call  // arrival at a collective or a message: duration 0, ends when the call ends
 };
 
 enum class DepKind : uint8_t {
-  end,        // starts not before the end of the other task, plus lag
-  start,      // starts not before the start of the other task, plus lag
-  end_bound   // ends not before the end of the other task, plus lag
+  end,       // starts not before the end of the other task, plus lag
+  start,     // starts not before the start of the other task, plus lag
+  end_bound  // ends not before the end of the other task, plus lag
 };
 struct Dep {
   int32_t task = -1;
@@ -66,57 +77,57 @@ struct Task {
 // What reports name: a fused group of records (or one), with what it moves and computes.
 enum class RuleClass : uint8_t { measured, formula, fallback };  // A, B, C of LOWERING section 5
 struct Op {
-  std::string name;                 // "aten::mm + aten::gelu"
-  std::string rule;                 // name of the cost rule of its anchor
-  std::vector<int64_t> records;     // indices in the Workload
-  int32_t module = 0;               // of its anchor, index in Workload::modules
+  std::string name;              // "aten::mm + aten::gelu"
+  std::string rule;              // name of the cost rule of its anchor
+  std::vector<int64_t> records;  // indices in the Workload
+  int32_t module = 0;            // of its anchor, index in Workload::modules
   workload::Phase phase = workload::Phase::other;
   RuleClass rule_class = RuleClass::formula;
-  std::string dtype;                // of its FLOPs, "" when it has none
-  int128 model_flops = 0;           // matmul, conv, attention in full; 0 for recomputation
-  int128 model_flops_causal = 0;    // the same with causal attention halved
+  std::string dtype;                        // of its FLOPs, "" when it has none
+  int128 model_flops = 0;                   // matmul, conv, attention in full; 0 for recomputation
+  int128 model_flops_causal = 0;            // the same with causal attention halved
   int64_t read_bytes = 0, write_bytes = 0;  // HBM
-  int64_t bound_ps = 0;             // the longest engine alone
-  int64_t floor_ps = 0;             // max(bytes / HBM peak, executed FLOPs / physical peak)
-  QueueKind bound = QueueKind::dma; // the engine of bound_ps
+  int64_t bound_ps = 0;                     // the longest engine alone
+  int64_t floor_ps = 0;                     // max(bytes / HBM peak, executed FLOPs / physical peak)
+  QueueKind bound = QueueKind::dma;         // the engine of bound_ps
 };
 
 // Who sends what to whom in a phase; bytes are per the comment.
 enum class Pattern : uint8_t {
-  ring,        // member i sends `bytes` to member i+1 mod n (in group order)
-  ring_both,   // and as much to member i-1: half of the data each way
-  axis_ring,   // members that differ only on `axis`: each sends `bytes` to its next on the ring (or
-               // line: the wrapped message goes back over the line), both ways, on that axis
-  axes_spread, // every outgoing link, on the axes of `axes_mask`, of every member carries `bytes`
-  pairwise,    // every member sends `bytes` to every other member
-  exchange,    // member i sends `bytes` to member i xor `distance`, where that exists
-  one_to_all,  // the root sends `bytes` to every other member
-  all_to_one,  // every other member sends `bytes` to the root
-  message,     // from the sender to the receiver of a point-to-point call
-  none         // no bytes on links: latency, and `fixed_ps`
+  ring,       // member i sends `bytes` to member i+1 mod n (in group order)
+  ring_both,  // and as much to member i-1: half of the data each way
+  axis_ring,  // members that differ only on `axis`: each sends `bytes` to its next on the ring (or
+              // line: the wrapped message goes back over the line), both ways, on that axis
+  axes_spread,  // every outgoing link, on the axes of `axes_mask`, of every member carries `bytes`
+  pairwise,     // every member sends `bytes` to every other member
+  exchange,     // member i sends `bytes` to member i xor `distance`, where that exists
+  one_to_all,   // the root sends `bytes` to every other member
+  all_to_one,   // every other member sends `bytes` to the root
+  message,      // from the sender to the receiver of a point-to-point call
+  none          // no bytes on links: latency, and `fixed_ps`
 };
 
 struct PhaseTemplate {
   Pattern pattern = Pattern::none;
   int64_t bytes = 0;
-  int8_t axis = 0;         // axis_ring
-  uint8_t axes_mask = 0;   // axes_spread: bit a = axis a
-  int64_t distance = 0;    // exchange
-  int64_t steps = 0;       // latency of the phase = steps * step_ps + largest hop count * hop_ps
+  int8_t axis = 0;        // axis_ring
+  uint8_t axes_mask = 0;  // axes_spread: bit a = axis a
+  int64_t distance = 0;   // exchange
+  int64_t steps = 0;      // latency of the phase = steps * step_ps + largest hop count * hop_ps
   int64_t step_ps = 0, hop_ps = 0;
-  int64_t fixed_ps = 0;    // work beside the links (copies inside a chip), added to the latency
+  int64_t fixed_ps = 0;  // work beside the links (copies inside a chip), added to the latency
   bool operator==(const PhaseTemplate&) const = default;
 };
 
 struct CallTemplate {
   workload::CallKind kind = workload::CallKind::all_reduce;
-  int32_t group = 0;       // slot: index in Workload::groups
-  int64_t bytes = 0;       // as workload::Call
-  int32_t peer = -1;       // rank of root or peer
+  int32_t group = 0;  // slot: index in Workload::groups
+  int64_t bytes = 0;  // as workload::Call
+  int32_t peer = -1;  // rank of root or peer
   int32_t tag = 0;
-  std::string algorithm;   // "kanga", "rdh", "mesh", "ring", "hierarchical", "direct"
+  std::string algorithm;  // "kanga", "rdh", "mesh", "ring", "hierarchical", "direct"
   std::vector<PhaseTemplate> phases;
-  int64_t record = -1;     // index in the Workload
+  int64_t record = -1;  // index in the Workload
 };
 
 struct Guess {
@@ -125,7 +136,7 @@ struct Guess {
 
 struct Program {
   std::string role;
-  int64_t rank = 0;                     // the captured rank, from which peers are counted
+  int64_t rank = 0;  // the captured rank, from which peers are counted
   std::vector<Queue> queues;
   std::vector<Task> tasks;
   std::vector<Dep> deps;
@@ -133,8 +144,8 @@ struct Program {
   std::vector<CallTemplate> calls;      // templates; equal calls may share one
   std::vector<workload::Group> groups;  // of the Workload: slot -> ranks (with the captured rank)
   std::vector<Guess> guesses;
-  std::string peak_dtype;               // the dtype with most FLOPs: what MFU divides by
-  int64_t hidden_host_ops = 0;          // eager ops whose launch was counted
+  std::string peak_dtype;       // the dtype with most FLOPs: what MFU divides by
+  int64_t hidden_host_ops = 0;  // eager ops whose launch was counted
 };
 
 struct LowerOptions {

@@ -21,8 +21,8 @@ Target make_target(const machine::Machine& machine, int64_t ranks_per_chip) {
 }
 
 void Registry::add(const Rule& rule) {
-  TRN_CHECK(rules_.emplace(rule.op, rule).second, lower,
-            "op '" + rule.op + "' has two cost rules", "register it once");
+  TRN_CHECK(rules_.emplace(rule.op, rule).second, lower, "op '" + rule.op + "' has two cost rules",
+            "register it once");
 }
 
 const Rule* Registry::find(const std::string& op) const {
@@ -43,8 +43,20 @@ const Rule* Registry::find(const std::string& op) const {
 const Registry& registry() {
   static const Registry all = [] {
     Registry made;
+    rules::register_attention(made);
+    rules::register_convolution(made);
+    rules::register_indexing(made);
     rules::register_matmul(made);
+    rules::register_movement(made);
+    rules::register_normalization(made);
+    rules::register_optimizer(made);
     rules::register_pointwise(made);
+    rules::register_pooling(made);
+    rules::register_random(made);
+    rules::register_reduction(made);
+    rules::register_rnn(made);
+    rules::register_softmax_loss(made);
+    rules::register_sort(made);
     return made;
   }();
   return all;

@@ -98,11 +98,10 @@ void add_guesses(Program& program, const Plan& plan, const workload::Workload& w
            "how the compiler splits a rank's op over its cores is not published"});
     }
     program.guesses.push_back(
-        level == Level::fused
-            ? Guess{"fusion", "greedy inside a phase",
-                    "the compiler's own fusion is not published; moves HBM bytes"}
-            : Guess{"eager launches", "one executable an op",
-                    "the cost of an eager op on Trainium is not published"});
+        level == Level::fused ? Guess{"fusion", "greedy inside a phase",
+                                      "the compiler's own fusion is not published; moves HBM bytes"}
+                              : Guess{"eager launches", "one executable an op",
+                                      "the cost of an eager op on Trainium is not published"});
   }
   std::set<std::string> unknown;
   for (const Unit& unit : plan.units) {
@@ -122,9 +121,9 @@ void add_guesses(Program& program, const Plan& plan, const workload::Workload& w
 Program lower_step(const workload::Workload& workload, const workload::Step& step,
                    const machine::Machine& machine, const machine::Placement& placement,
                    const LowerOptions& options) {
-  TRN_CHECK(step.begin >= 0 && step.begin <= step.end &&
-                size_t(step.end) <= workload.records.size(),
-            lower, "the step lies outside the Workload");
+  TRN_CHECK(
+      step.begin >= 0 && step.begin <= step.end && size_t(step.end) <= workload.records.size(),
+      lower, "the step lies outside the Workload");
   const Level level = level_of(options.stack, machine);
   const Target target = make_target(machine, placement.ranks_per_chip);
   const int64_t collective_streams = target.is_neuron() ? machine.chip.neuron.collective_streams

@@ -66,8 +66,9 @@ std::vector<int64_t> element_counts(const Signature& signature) {
       }
     }
   };
-  if (signature.op.find("foreach") != std::string::npos || signature.op.find("_fused_ad") !=
-      std::string::npos || signature.op.find("_fused_sgd") != std::string::npos) {
+  if (signature.op.find("foreach") != std::string::npos ||
+      signature.op.find("_fused_ad") != std::string::npos ||
+      signature.op.find("_fused_sgd") != std::string::npos) {
     if (!signature.inputs.empty()) add_list(signature.inputs);
   }
   if (counts.empty()) {
@@ -153,6 +154,40 @@ int64_t Instructions::tensor_tensor(int64_t n) const {
   const Rational speedup = narrow_ ? core_.vector_tt16_speedup : core_.vector_tt32_speedup;
   const int64_t cycles = narrow_ ? n : 2 * n;
   return at_least(scale_up(cycles, Rational{1, 1} / speedup));
+}
+
+std::vector<int64_t> int_list(const Signature& signature, const std::string& name) {
+  const workload::Scalar* scalar = signature.scalar(name);
+  if (!scalar) return {};
+  if (const auto* list = std::get_if<std::vector<int64_t>>(&scalar->value)) return *list;
+  if (const auto* one = std::get_if<int64_t>(&scalar->value)) return {*one};
+  return {};
+}
+
+int32_t find_input(const Signature& signature, const std::string& argument) {
+  for (size_t i = 0; i < signature.inputs.size(); ++i) {
+    if (signature.inputs[i].argument == argument) return int32_t(i);
+  }
+  return -1;
+}
+
+const TensorMeta* meta_of(const Signature& signature, const std::string& argument) {
+  const int32_t input = find_input(signature, argument);
+  return input < 0 ? nullptr : &signature.inputs[size_t(input)].meta;
+}
+
+Stream* read_stream(Cost& cost, int32_t input) {
+  for (Stream& stream : cost.streams) {
+    if (!stream.is_write && !stream.is_output && stream.slot == input) return &stream;
+  }
+  return nullptr;
+}
+
+Stream* write_stream(Cost& cost, int32_t output) {
+  for (Stream& stream : cost.streams) {
+    if (stream.is_output && stream.slot == output) return &stream;
+  }
+  return nullptr;
 }
 
 int64_t per_partition(int64_t elements, const Target& target) {

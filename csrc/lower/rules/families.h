@@ -62,7 +62,7 @@ class Instructions {
   Instructions(const Target& target, bool narrow) : core_(target.core()), narrow_(narrow) {}
   int64_t at_least(int64_t cycles) const { return std::max(core_.min_cycles, cycles); }
   int64_t tensor_scalar(int64_t n) const { return at_least(narrow_ ? ceil_div<int64_t>(n, 4) : n); }
-  int64_t tensor_tensor(int64_t n) const;  // add, mul, sub
+  int64_t tensor_tensor(int64_t n) const;                      // add, mul, sub
   int64_t select(int64_t n) const { return at_least(2 * n); }  // divide, compare, predicated copy
   int64_t reduce(int64_t n) const { return at_least(narrow_ ? ceil_div<int64_t>(n, 2) : n); }
   int64_t vector(int64_t n) const { return at_least(n); }
@@ -78,6 +78,15 @@ class Instructions {
   const machine::NeuronCore& core_;
   bool narrow_;
 };
+
+// Integers of a scalar list ("kernel_size"), empty when it is absent; a single integer is one.
+std::vector<int64_t> int_list(const Signature& signature, const std::string& name);
+// Index of the tensor argument, -1 when it is absent.
+int32_t find_input(const Signature& signature, const std::string& argument);
+const TensorMeta* meta_of(const Signature& signature, const std::string& argument);  // or null
+// The stream that reads input `input`, or writes output `output`; null when there is none.
+Stream* read_stream(Cost& cost, int32_t input);
+Stream* write_stream(Cost& cost, int32_t output);
 
 // Elements a partition when `elements` are spread over all partitions of all cores of the rank.
 int64_t per_partition(int64_t elements, const Target& target);
@@ -95,8 +104,8 @@ Split split_over_cores(int64_t batch, int64_t rows, int64_t columns, const Targe
 struct GemmPlan {
   int64_t tensor_cycles = 0, evacuation_cycles = 0, last_evacuation_cycles = 0;
   int64_t a_bytes = 0, b_bytes = 0, out_bytes = 0;  // of the whole rank
-  int64_t run_limit = 0;                            // largest descriptor of a blocked load, 0 = none
-  int64_t a_blocks = 0, b_blocks = 0;               // 128 x 128 blocks of the operands, per core
+  int64_t run_limit = 0;               // largest descriptor of a blocked load, 0 = none
+  int64_t a_blocks = 0, b_blocks = 0;  // 128 x 128 blocks of the operands, per core
 };
 GemmPlan plan_gemm(GemmShape shape, DType dtype, const Target& target);
 

@@ -2,9 +2,9 @@
 // SPDX-FileCopyrightText: The trnsim authors
 //
 //
-// Matrix products. A matmul instruction multiplies a stationary tile (K <= 128 on the partitions, up
-// to 128 columns) with up to 512 moving columns in max(min(64, stationary), moving) cycles, and its
-// fp32 result is evacuated from PSUM by the vector engine.
+// Matrix products. A matmul instruction multiplies a stationary tile (K <= 128 on the partitions,
+// up to 128 columns) with up to 512 moving columns in max(min(64, stationary), moving) cycles, and
+// its fp32 result is evacuated from PSUM by the vector engine.
 #include "lower/rules/families.h"
 
 namespace trnsim::lower::rules {
@@ -31,9 +31,7 @@ int64_t evacuation_pass(int64_t stationary, int64_t moving, const machine::Neuro
   return ceil_div(stationary, core.tensor_columns) * columns;
 }
 
-bool is_fp8(DType dtype) {
-  return dtype == DType::float8_e4m3fn || dtype == DType::float8_e5m2;
-}
+bool is_fp8(DType dtype) { return dtype == DType::float8_e4m3fn || dtype == DType::float8_e5m2; }
 bool is_half(DType dtype) { return dtype == DType::bfloat16 || dtype == DType::float16; }
 
 // Block sizes of the blocked GEMM: 2048 x 1024 x 1024 rows, columns, contraction; rows of an
@@ -55,16 +53,16 @@ GemmPlan plan_gemm(GemmShape shape, DType dtype, const Target& target) {
   const Split split = split_over_cores(shape.batch, shape.m, shape.n, target);
   const int64_t m = split.rows, n = split.columns, k = shape.k;
   const int64_t k_tile = core.tensor_rows * (is_fp8(dtype) ? 2 : 1);
-  const int64_t k_tiles = ceil_div(k, k_tile);
+  const int64_t k_tiles = shape.k_tiles > 0 ? shape.k_tiles : ceil_div(k, k_tile);
   const int64_t rows_stationary = tile_cycles(m, n, core);
   const int64_t columns_stationary = tile_cycles(n, m, core);
   const bool stationary_is_m = rows_stationary <= columns_stationary;
   const bool small = std::min({m, n, k}) < core.tensor_columns;
   const Rational efficiency = small ? core.tensor_small_tile_efficiency : core.tensor_efficiency;
   const int64_t factor = is_half(dtype) || is_fp8(dtype) ? 1 : core.tensor_fp32_factor;
-  plan.tensor_cycles = scale_up(int128(split.batch) * k_tiles * factor *
-                                    std::min(rows_stationary, columns_stationary),
-                                Rational{1, 1} / efficiency);
+  plan.tensor_cycles = scale_up(
+      int128(split.batch) * k_tiles * factor * std::min(rows_stationary, columns_stationary),
+      Rational{1, 1} / efficiency);
 
   const bool fits_psum = m * n <= core.partitions * (core.psum_partition_bytes / 4);
   const int64_t passes = fits_psum ? 1 : ceil_div(k, kBlockContraction);
@@ -93,8 +91,7 @@ namespace {
 // be transposed before the tensor engine can contract it. A single row is its own transpose.
 bool needs_transpose(const TensorMeta& meta, size_t contraction_axis) {
   return meta.strides.size() > contraction_axis && meta.strides[contraction_axis] == 1 &&
-         meta.sizes[contraction_axis] > 1 &&
-         meta.element_count() > meta.sizes[contraction_axis];
+         meta.sizes[contraction_axis] > 1 && meta.element_count() > meta.sizes[contraction_axis];
 }
 
 void set_stream(Cost& cost, int32_t input, int64_t bytes, int64_t blocks) {
@@ -129,8 +126,7 @@ void set_runs(Cost& cost, const Signature& signature, int64_t run_limit) {
 }
 
 Cost gemm_cost(const Signature& signature, const Target& target, GemmShape shape,
-               const std::string& a_name, const std::string& b_name, size_t a_axis,
-               size_t b_axis) {
+               const std::string& a_name, const std::string& b_name, size_t a_axis, size_t b_axis) {
   Cost cost = make_cost(signature, target, "matmul", Fusion::anchor);
   const int32_t a = input_index(signature, a_name), b = input_index(signature, b_name);
   const TensorMeta &left = signature.inputs[size_t(a)].meta,
@@ -152,7 +148,7 @@ Cost gemm_cost(const Signature& signature, const Target& target, GemmShape shape
 // [.., m, k] x [k, n] with the leading axes as rows.
 GemmShape rows_shape(const TensorMeta& left, int64_t n) {
   const int64_t k = left.sizes.empty() ? 1 : left.sizes.back();
-  return {1, k == 0 ? 0 : left.element_count() / k, n, k};
+  return {1, k == 0 ? 0 : left.element_count() / k, n, k, 0};
 }
 
 CostFunction plain(const std::string& a, const std::string& b) {
@@ -168,7 +164,7 @@ CostFunction batched(const std::string& a, const std::string& b) {
   return [=](const Signature& signature, const Target& target) {
     const TensorMeta& left = signature.inputs[size_t(input_index(signature, a))].meta;
     const TensorMeta& right = signature.inputs[size_t(input_index(signature, b))].meta;
-    const GemmShape shape{left.sizes[0], left.sizes[1], right.sizes[2], left.sizes[2]};
+    const GemmShape shape{left.sizes[0], left.sizes[1], right.sizes[2], left.sizes[2], 0};
     return gemm_cost(signature, target, shape, a, b, 2, 1);
   };
 }
@@ -181,7 +177,8 @@ Cost linear(const Signature& signature, const Target& target) {
                    weight.sizes.size() - 1);
 }
 
-// Any ranks: the leading axes of the result are the batch, or rows when the right side has two axes.
+// Any ranks: the leading axes of the result are the batch, or rows when the right side has two
+// axes.
 Cost matmul(const Signature& signature, const Target& target) {
   const TensorMeta& left = signature.inputs[size_t(input_index(signature, "self"))].meta;
   const TensorMeta& right = signature.inputs[size_t(input_index(signature, "other"))].meta;
@@ -192,7 +189,7 @@ Cost matmul(const Signature& signature, const Target& target) {
   }
   const int64_t m = l < 2 ? 1 : left.sizes[l - 2], n = right.sizes[r - 1], k = right.sizes[r - 2];
   const int64_t out = signature.outputs.empty() ? m * n : signature.outputs[0].meta.element_count();
-  return gemm_cost(signature, target, {m * n == 0 ? 0 : out / (m * n), m, n, k}, "self", "other",
+  return gemm_cost(signature, target, {m * n == 0 ? 0 : out / (m * n), m, n, k, 0}, "self", "other",
                    l - 1, r - 2);
 }
 

@@ -113,8 +113,8 @@ Script& Script::phase(workload::Phase phase) {
 int32_t Script::storage(const std::string& name, int64_t bytes) {
   const auto [found, added] = storages_.try_emplace(name, int32_t(workload.storages.size()));
   if (added) {
-    workload.storages.push_back({bytes, int64_t(workload.records.size()), -1,
-                                 workload::StorageKind::temporary});
+    workload.storages.push_back(
+        {bytes, int64_t(workload.records.size()), -1, workload::StorageKind::temporary});
   }
   return found->second;
 }

@@ -30,7 +30,7 @@ class Script {
   Script& op(const std::string& text, const std::vector<std::string>& inputs,
              const std::vector<std::string>& outputs);
   Script& call(workload::CallKind kind, int32_t group, int64_t bytes, const std::string& storage);
-  Script& wait();       // for the last call
+  Script& wait();  // for the last call
   Script& host_read(const std::vector<std::string>& inputs);
   Script& marker(workload::MarkerKind kind);
   Script& free(const std::string& storage);  // dies before the next record

@@ -30,12 +30,23 @@ Times times_of(const std::string& text) {
   Times times;
   for (const Task& task : program.tasks) {
     switch (program.queues[size_t(task.queue)].kind) {
-      case QueueKind::tensor: times.tensor += task.duration_ps; break;
-      case QueueKind::vector: times.vector += task.duration_ps; break;
-      case QueueKind::scalar: times.scalar += task.duration_ps; break;
-      case QueueKind::gpsimd: times.gpsimd += task.duration_ps; break;
-      case QueueKind::dma: times.dma += task.duration_ps; break;
-      default: break;
+      case QueueKind::tensor:
+        times.tensor += task.duration_ps;
+        break;
+      case QueueKind::vector:
+        times.vector += task.duration_ps;
+        break;
+      case QueueKind::scalar:
+        times.scalar += task.duration_ps;
+        break;
+      case QueueKind::gpsimd:
+        times.gpsimd += task.duration_ps;
+        break;
+      case QueueKind::dma:
+        times.dma += task.duration_ps;
+        break;
+      default:
+        break;
     }
   }
   times.dma -= machine.chip.neuron.drain_ps;  // of the last store

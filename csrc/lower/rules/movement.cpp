@@ -1,0 +1,184 @@
+// SPDX-License-Identifier: Apache-2.0
+// SPDX-FileCopyrightText: The trnsim authors
+//
+//
+// Copies, casts, joins and cuts. A copy between equal layouts is a tensor_copy; between layouts
+// whose innermost axes differ it is a transposition, by the tensor engine in blocks of 128 x 128.
+// Allocation and pure aliases cost nothing.
+#include "lower/rules/families.h"
+
+namespace trnsim::lower::rules {
+namespace {
+
+constexpr const char* kSource =
+    "LOWERING 1 'copy_, to(dtype), contiguous, clone', 'transpose', 'cat, split', 'zeros, fill'";
+
+// Elements that are contiguous, in the same order, in both tensors of one shape.
+int64_t common_run(const TensorMeta& a, const TensorMeta& b) {
+  if (a.sizes != b.sizes || a.strides.size() != a.sizes.size() ||
+      b.strides.size() != b.sizes.size()) {
+    return std::min(run_bytes(a) / workload::dtype_bytes(a.dtype),
+                    run_bytes(b) / workload::dtype_bytes(b.dtype));
+  }
+  std::vector<size_t> axes;
+  for (size_t i = 0; i < b.sizes.size(); ++i) {
+    if (b.sizes[i] != 1) axes.push_back(i);
+  }
+  std::stable_sort(axes.begin(), axes.end(),
+                   [&](size_t x, size_t y) { return b.strides[x] < b.strides[y]; });
+  int64_t run = 1;
+  for (const size_t axis : axes) {
+    if (a.strides[axis] == 0 && run == 1) return b.sizes[axis];  // a value repeated
+    if (a.strides[axis] != run || b.strides[axis] != run) break;
+    run *= b.sizes[axis];
+  }
+  return run;
+}
+
+void limit_runs(Cost& cost, int64_t elements, const TensorMeta& from, const TensorMeta& to) {
+  for (Stream& stream : cost.streams) {
+    const DType dtype = stream.is_write ? to.dtype : from.dtype;
+    stream.run_bytes = std::min(stream.run_bytes, elements * workload::dtype_bytes(dtype));
+  }
+}
+
+Cost copy(const Signature& signature, const Target& target) {
+  Cost cost = make_cost(signature, target, "movement", Fusion::pointwise);
+  const TensorMeta* to = domain(signature);
+  const TensorMeta* from = meta_of(signature, "src");
+  if (!from && !signature.inputs.empty()) from = &signature.inputs.back().meta;
+  if (!to || !from || !target.is_neuron()) return cost;
+  const Instructions core(target, is_narrow(signature));
+  for (const int64_t elements : element_counts(signature)) {
+    if (elements > 0) cost.vector_cycles += core.tensor_scalar(per_partition(elements, target));
+  }
+  const int64_t run = common_run(*from, *to);
+  const machine::NeuronCore& machine = target.core();
+  if (run < 2 && to->element_count() > 1 && from->element_count() > 1) {
+    const int64_t block = machine.partitions * machine.partitions;
+    const int64_t blocks = ceil_div(ceil_div(cost.elements, target.cores), block);
+    cost.tensor_cycles = blocks * machine.partitions;
+    cost.vector_cycles = std::max(cost.vector_cycles, blocks * machine.partitions);
+    cost.fusion = Fusion::alone;
+  } else if (!cost.streams.empty() && signature.op.find("foreach") == std::string::npos) {
+    limit_runs(cost, std::max<int64_t>(1, run), *from, *to);
+  }
+  return cost;
+}
+
+// Slices that a DMA moves from HBM to HBM.
+CostFunction moved(Fusion fusion) {
+  return [=](const Signature& signature, const Target& target) {
+    return make_cost(signature, target, "movement", fusion);
+  };
+}
+
+Cost fill(const Signature& signature, const Target& target) {
+  Cost cost = make_cost(signature, target, "movement", Fusion::pointwise);
+  // zeros_like and its kin read nothing of their argument.
+  std::erase_if(cost.streams, [](const Stream& stream) { return !stream.is_write; });
+  if (!target.is_neuron()) return cost;
+  const Instructions core(target, is_narrow(signature));
+  for (const int64_t elements : element_counts(signature)) {
+    if (elements > 0) cost.vector_cycles += core.reduce(per_partition(elements, target));
+  }
+  return cost;
+}
+
+// Ramps and triangular masks: iota and affine_select of the GPSIMD engine.
+Cost pattern(const Signature& signature, const Target& target) {
+  Cost cost = make_cost(signature, target, "movement", Fusion::pointwise);
+  if (target.is_neuron() && cost.elements > 0) {
+    cost.gpsimd_cycles = Instructions(target, false).gpsimd(per_partition(cost.elements, target));
+  }
+  return cost;
+}
+
+Cost nothing(const Signature&, const Target&) {
+  Cost cost;
+  cost.rule = "allocation";
+  cost.fusion = Fusion::nothing;
+  return cost;
+}
+
+}  // namespace
+
+void register_movement(Registry& registry) {
+  const auto add = [&](const std::string& op, CostFunction cost) {
+    registry.add({"aten::" + op, "movement", kSource, std::move(cost)});
+  };
+  for (const char* op : {"copy", "clone", "_to_copy", "contiguous", "_copy_from", "to",
+                         "_copy_from_and_resize", "_foreach_copy", "expand_copy", "view_copy",
+                         "permute_copy", "_reshape_copy", "flip", "roll", "repeat"}) {
+    add(op, copy);
+  }
+  for (const char* op : {"cat",
+                         "stack",
+                         "_cat",
+                         "constant_pad_nd",
+                         "pad",
+                         "slice_backward",
+                         "select_backward",
+                         "split_with_sizes_copy",
+                         "split_copy",
+                         "chunk_cat",
+                         "_chunk_cat",
+                         "slice_scatter",
+                         "select_scatter",
+                         "as_strided_scatter",
+                         "unfold_backward",
+                         "repeat_interleave",
+                         "pixel_shuffle",
+                         "pixel_unshuffle",
+                         "channel_shuffle",
+                         "reflection_pad2d",
+                         "replication_pad2d",
+                         "diag_embed",
+                         "diagonal_copy",
+                         "block_diag"}) {
+    add(op, moved(Fusion::alone));
+  }
+  for (const char* op : {"zero", "fill", "zeros", "ones", "full", "zeros_like", "ones_like",
+                         "full_like", "new_zeros", "new_ones", "new_full", "scalar_tensor",
+                         "_foreach_zero", "_efficientzerotensor"}) {
+    add(op, fill);
+  }
+  for (const char* op :
+       {"arange", "linspace", "range", "tril", "triu", "eye", "tril_indices", "triu_indices"}) {
+    add(op, pattern);
+  }
+  for (const char* op : {"empty",
+                         "empty_like",
+                         "empty_strided",
+                         "new_empty",
+                         "new_empty_strided",
+                         "resize",
+                         "set",
+                         "empty_permuted",
+                         "lift_fresh",
+                         "detach",
+                         "alias",
+                         "_reshape_alias",
+                         "view",
+                         "_unsafe_view",
+                         "as_strided",
+                         "t",
+                         "transpose",
+                         "permute",
+                         "expand",
+                         "slice",
+                         "select",
+                         "unsqueeze",
+                         "squeeze",
+                         "split",
+                         "split_with_sizes",
+                         "unbind",
+                         "narrow",
+                         "_conj",
+                         "_neg_view",
+                         "record_stream"}) {
+    add(op, nothing);
+  }
+}
+
+}  // namespace trnsim::lower::rules

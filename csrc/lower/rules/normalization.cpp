@@ -1,0 +1,166 @@
+// SPDX-License-Identifier: Apache-2.0
+// SPDX-FileCopyrightText: The trnsim authors
+//
+//
+// Norms over rows (layer, RMS, group) and over channels (batch). Rows lie on partitions; a batch
+// norm has channels on partitions and reads its input twice, for the statistics and to apply them.
+#include "lower/rules/families.h"
+
+namespace trnsim::lower::rules {
+namespace {
+
+constexpr const char* kSource =
+    "LOWERING 1 'rmsnorm fwd', 'layernorm fwd', 'norm bwd', 'batchnorm train'";
+
+int64_t row_length(const Signature& signature, const TensorMeta& input) {
+  if (const std::vector<int64_t> shape = int_list(signature, "normalized_shape"); !shape.empty()) {
+    int64_t length = 1;
+    for (const int64_t size : shape) length *= size;
+    return length;
+  }
+  if (signature.scalar("group")) {  // group norm: a row is one group of one sample
+    const int64_t rows = signature.int_or("N", input.sizes[0]) * signature.int_or("group", 1);
+    return rows == 0 ? 1 : input.element_count() / rows;
+  }
+  return last_size(input);
+}
+
+enum class Kind : uint8_t { layer, rms };
+
+// Sets the domain; returns the row tiles of one core.
+int64_t set_rows(Cost& cost, const Signature& signature, const Target& target,
+                 const TensorMeta& input) {
+  cost.elements = input.element_count();
+  cost.row_length = std::max<int64_t>(1, row_length(signature, input));
+  return row_tiles(cost.elements / cost.row_length, target);
+}
+
+CostFunction forward(Kind kind) {
+  return [=](const Signature& signature, const Target& target) {
+    Cost cost = make_cost(signature, target, "normalization", Fusion::rows);
+    const int64_t tiles = set_rows(cost, signature, target, signature.inputs[0].meta);
+    if (!target.is_neuron() || cost.elements == 0) return cost;
+    const Instructions core(target, is_narrow(signature));
+    const int64_t n = cost.row_length, mii = target.core().min_cycles;
+    if (kind == Kind::rms) {
+      cost.scalar_cycles = tiles * (core.activation_reduce(n) + mii);
+      cost.vector_cycles = tiles * core.select(n);  // (x * rstd) * gamma
+      cost.tensor_cycles = tiles * n;               // gamma to all partitions
+    } else {
+      const int64_t affine = int64_t(find_input(signature, "weight") >= 0) +
+                             int64_t(find_input(signature, "bias") >= 0);
+      cost.vector_cycles = tiles * (core.vector(n) + core.aggregate(n) + core.tensor_scalar(n) +
+                                    affine * core.tensor_tensor(n));
+      cost.scalar_cycles = tiles * mii;
+    }
+    return cost;
+  };
+}
+
+Cost backward(const Signature& signature, const Target& target) {
+  const TensorMeta* input = meta_of(signature, "input");
+  Cost cost = make_cost(signature, target, "normalization", Fusion::rows);
+  const int64_t tiles =
+      set_rows(cost, signature, target, input ? *input : signature.inputs[0].meta);
+  if (!target.is_neuron()) {
+    // A GPU has two kernels, for the input and for the weights; each reads gradient and input.
+    for (const char* name : {"grad_out", "grad_output", "input"}) {
+      if (Stream* stream = read_stream(cost, find_input(signature, name))) stream->bytes *= 2;
+    }
+    return cost;
+  }
+  const int64_t n = cost.row_length;
+  cost.vector_cycles = tiles * 7 * n;  // dy * gamma, two reductions, xhat * dy, combination
+  cost.scalar_cycles = tiles * 2 * n;
+  cost.tensor_cycles = tiles * n;  // sums over rows, for gamma and beta
+  return cost;
+}
+
+// Channels on partitions, positions on the free axis, positions split over the cores.
+struct Channels {
+  int64_t tiles = 0, length = 0;
+  bool resident = false;  // both passes find the input in SBUF
+};
+
+Channels channels_of(const TensorMeta& input, const Target& target) {
+  Channels channels;
+  const int64_t count = input.sizes.size() > 1 ? std::max<int64_t>(1, input.sizes[1]) : 1;
+  if (!target.is_neuron()) return channels;
+  const machine::NeuronCore& core = target.core();
+  channels.tiles = ceil_div(count, core.partitions);
+  channels.length = ceil_div(input.element_count() / count, target.cores);
+  const int64_t bytes = channels.tiles * channels.length * workload::dtype_bytes(input.dtype);
+  channels.resident = 2 * bytes <= core.sbuf_partition_bytes;
+  return channels;
+}
+
+Cost batch_forward(const Signature& signature, const Target& target) {
+  Cost cost = make_cost(signature, target, "normalization", Fusion::rows);
+  const TensorMeta& input = signature.inputs[0].meta;
+  const bool training =
+      signature.op.find("_no_") == std::string::npos && signature.int_or("training", 1) != 0;
+  const Channels channels = channels_of(input, target);
+  cost.row_length = last_size(input);
+  if (!training) cost.fusion = Fusion::pointwise;
+  if (training) {
+    if (Stream* stream = read_stream(cost, 0); stream && !channels.resident) stream->bytes *= 2;
+  }
+  if (!target.is_neuron() || cost.elements == 0) return cost;
+  const Instructions core(target, is_narrow(signature));
+  const int64_t n = channels.length;
+  cost.vector_cycles = channels.tiles * core.tensor_scalar(n);
+  if (training) {
+    cost.vector_cycles += channels.tiles * (core.vector(n) + core.aggregate(n));
+    cost.scalar_cycles = channels.tiles * target.core().min_cycles;
+  }
+  return cost;
+}
+
+Cost batch_backward(const Signature& signature, const Target& target) {
+  Cost cost = make_cost(signature, target, "normalization", Fusion::rows);
+  const TensorMeta* found = meta_of(signature, "input");
+  const TensorMeta& input = found ? *found : signature.inputs[0].meta;
+  const Channels channels = channels_of(input, target);
+  cost.elements = input.element_count();
+  cost.row_length = last_size(input);
+  for (const char* name : {"grad_out", "grad_output", "input"}) {
+    Stream* stream = read_stream(cost, find_input(signature, name));
+    if (stream && !channels.resident) stream->bytes *= 2;
+  }
+  if (!target.is_neuron() || cost.elements == 0) return cost;
+  const Instructions core(target, is_narrow(signature));
+  const int64_t n = channels.length;
+  // sum dy; xhat * dy and its sum; the combination of dy and xhat; apply.
+  cost.vector_cycles =
+      channels.tiles * (2 * core.reduce(n) + 2 * core.tensor_tensor(n) + core.tensor_scalar(n));
+  cost.scalar_cycles = channels.tiles * core.activation(n);
+  return cost;
+}
+
+}  // namespace
+
+void register_normalization(Registry& registry) {
+  const auto add = [&](const std::string& op, CostFunction cost) {
+    registry.add({"aten::" + op, "normalization", kSource, std::move(cost)});
+  };
+  for (const char* op : {"native_layer_norm", "layer_norm", "native_group_norm", "group_norm"}) {
+    add(op, forward(Kind::layer));
+  }
+  for (const char* op : {"_fused_rms_norm", "rms_norm"}) add(op, forward(Kind::rms));
+  for (const char* op :
+       {"native_layer_norm_backward", "native_group_norm_backward", "_fused_rms_norm_backward"}) {
+    add(op, backward);
+  }
+  for (const char* op : {"native_batch_norm", "_native_batch_norm_legit", "cudnn_batch_norm",
+                         "_native_batch_norm_legit_functional", "_batch_norm_with_update",
+                         "_batch_norm_with_update_functional", "_batch_norm_no_update",
+                         "_native_batch_norm_legit_no_training"}) {
+    add(op, batch_forward);
+  }
+  for (const char* op :
+       {"native_batch_norm_backward", "cudnn_batch_norm_backward", "batch_norm_backward"}) {
+    add(op, batch_backward);
+  }
+}
+
+}  // namespace trnsim::lower::rules
