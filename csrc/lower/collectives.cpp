@@ -176,6 +176,7 @@ std::vector<std::string> candidates(const GroupShape& shape, const Machine& mach
     if (shape.extent[2] > 1) return {"hierarchical", "axis_rings", "ring"};
     return {"mesh", "rdh", "kanga", "axis_rings", "ring"};
   }
+  if (shape.whole_servers) return {"plane_ring", "axis_rings", "ring"};
   if (shape.is_box && shape.members_per_chip > 0) return {"axis_rings", "ring"};
   return {"ring"};
 }
@@ -220,6 +221,9 @@ Scatter scatter(const GroupShape& shape, int64_t bytes, const Machine& machine,
   if (algorithm == "ring") return {algorithm, {plain_ring(bytes, shape, machine)}};
   if (algorithm == "direct") return {algorithm, inside_chip(shape, bytes, machine)};
   if (algorithm == "axis_rings") return {algorithm, scatter_axes(neuron, shape, bytes)};
+  if (algorithm == "plane_ring") {
+    return {algorithm, scatter_planes(neuron, shape, "ring", bytes)};
+  }
   if (algorithm != "hierarchical") return {algorithm, {neuron.plane(algorithm, bytes)}};
   return {algorithm, scatter_planes(neuron, shape, plane_algorithm(neuron, bytes, machine), bytes)};
 }

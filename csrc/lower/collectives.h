@@ -6,9 +6,10 @@
 //
 // Neuron, groups of whole servers: mesh, recursive halving-doubling ("rdh") or KangaRing ("kanga")
 // over the X-Y plane, whichever is fastest alone; with more planes "hierarchical": reduce-scatter
-// in the plane, all-reduce along Z, all-gather in the plane. Groups that form a box (rows, columns)
-// take a ring on each axis ("axis_rings"); any other, and every group of a switch, a plain "ring".
-// all_reduce = reduce_scatter + all_gather, always.
+// in the plane, all-reduce along Z, all-gather in the plane. With one rank a chip of such a group,
+// rings along the two Hamiltonian cycles of each plane ("plane_ring"). Groups that form a box
+// (rows, columns) take a ring on each axis ("axis_rings"); any other, and every group of a switch,
+// a plain "ring". all_reduce = reduce_scatter + all_gather, always.
 //
 // Bytes follow chips, not ranks: ranks of one chip share what arrives there.
 #pragma once

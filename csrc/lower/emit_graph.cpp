@@ -109,13 +109,13 @@ class GraphEmitter {
     return true;
   }
 
-  void emit_weights(int32_t index, int64_t fill_ps) {
+  // `before` is the end of the op before the last one: two buffers.
+  void emit_weights(int32_t index, int32_t before, int64_t fill_ps) {
     const GroupCost& group = groups_[size_t(index)];
     if (group.load_weights_ps == 0 || weights_[size_t(index)] >= 0) return;
-    std::vector<Dep> deps{{last_ops_[0], DepKind::end, 0}};
-    if (last_ops_[0] < 0) deps = {{launch_, DepKind::end, fill_ps}};
+    const Dep dep = before < 0 ? Dep{launch_, DepKind::end, fill_ps} : Dep{before, DepKind::end, 0};
     weights_[size_t(index)] =
-        builder_.task(TaskKind::load_weights, dma_, group.load_weights_ps, op_index(index), deps);
+        builder_.task(TaskKind::load_weights, dma_, group.load_weights_ps, op_index(index), {dep});
   }
 
   int32_t op_index(int32_t index) {
@@ -133,7 +133,7 @@ class GraphEmitter {
     const GroupCost& group = groups_[size_t(index)];
     bool cold = is_first(index);
     const std::vector<Dep> producers = producer_deps(index, cold);
-    emit_weights(index, cold ? core().fill_ps : 0);
+    emit_weights(index, last_ops_[0], cold ? core().fill_ps : 0);
     const int32_t weights = weights_[size_t(index)];
     int32_t load = -1;
     if (group.load_ps > 0) {
@@ -146,7 +146,7 @@ class GraphEmitter {
     const size_t next = size_t(index) + 1;
     if (next < plan_.units.size() && unit(int32_t(next)).kind == UnitKind::ops &&
         unit(int32_t(next)).graph == unit(index).graph) {
-      emit_weights(int32_t(next), 0);
+      emit_weights(int32_t(next), last_ops_[1], 0);
     }
     const int32_t store = emit_store(index, producers, load, first, last, bound_ps);
     UnitTasks& tasks = tasks_[size_t(index)];

@@ -29,6 +29,7 @@ class Planner {
       add(i, workload_.records[size_t(i)]);
     }
     mark_survivors(step);
+    plan_.fused = options_.fuse;
     return std::move(plan_);
   }
 
@@ -293,7 +294,7 @@ class Planner {
     for (size_t storage = 0; storage < current_.size(); ++storage) {
       const int32_t value = current_[storage];
       const int64_t died = workload_.storages[storage].died;
-      if (value >= 0 && (died < 0 || died >= step.end)) {
+      if (value >= 0 && (died < 0 || died > step.end)) {
         plan_.values[size_t(value)].must_write = true;
       }
     }

@@ -54,6 +54,7 @@ struct Unit {
 };
 
 struct Plan {
+  bool fused = true;  // else every result is written
   std::vector<Unit> units;
   std::vector<Value> values;
 };

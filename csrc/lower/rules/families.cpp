@@ -78,8 +78,12 @@ std::vector<int64_t> element_counts(const Signature& signature) {
 }
 
 bool is_narrow(const Signature& signature) {
-  const auto wide = [](const TensorSlot& slot) {
-    return workload::dtype_bytes(slot.meta.dtype) > 2 && slot.meta.element_count() > 1;
+  int64_t most = 1;
+  for (const auto* slots : {&signature.inputs, &signature.outputs}) {
+    for (const TensorSlot& slot : *slots) most = std::max(most, slot.meta.element_count());
+  }
+  const auto wide = [&](const TensorSlot& slot) {
+    return workload::dtype_bytes(slot.meta.dtype) > 2 && 2 * slot.meta.element_count() > most;
   };
   return std::none_of(signature.inputs.begin(), signature.inputs.end(), wide) &&
          std::none_of(signature.outputs.begin(), signature.outputs.end(), wide);

@@ -46,7 +46,8 @@ int64_t last_size(const TensorMeta& meta);
 const TensorMeta* domain(const Signature& signature);
 // Element counts of a list op's tensors (of the domain alone for any other op).
 std::vector<int64_t> element_counts(const Signature& signature);
-// No tensor with more than one element is wider than 16 bits: the vector engine's fast modes.
+// No large tensor is wider than 16 bits: the vector engine's fast modes. Statistics, indices and
+// weights of a row, less than half of the largest tensor, do not count.
 bool is_narrow(const Signature& signature);
 
 // A Cost with the domain, and one stream a tensor: reads of every input but those overwritten

@@ -1,0 +1,160 @@
+// SPDX-License-Identifier: Apache-2.0
+// SPDX-FileCopyrightText: The trnsim authors
+//
+// Algorithms of collectives: what is chosen, and how long it takes alone.
+#include <gtest/gtest.h>
+
+#include <numeric>
+
+#include "lower/collectives.h"
+#include "make.h"
+
+namespace trnsim::lower::testing {
+namespace {
+
+using workload::CallKind;
+
+machine::Placement placed(int64_t chips, int64_t ranks_per_chip) {
+  machine::Placement placement;
+  placement.chips = chips;
+  placement.ranks_per_chip = ranks_per_chip;
+  placement.ranks = chips * ranks_per_chip;
+  return placement;
+}
+
+std::vector<int64_t> first(int64_t count) {
+  std::vector<int64_t> ranks(static_cast<size_t>(count));
+  std::iota(ranks.begin(), ranks.end(), 0);
+  return ranks;
+}
+
+CallTemplate make(CallKind kind, int64_t bytes, const std::vector<int64_t>& ranks,
+                  const machine::Machine& machine, int64_t chips, int64_t ranks_per_chip = 1,
+                  const std::string& forced = "") {
+  workload::Call call;
+  call.kind = kind;
+  call.bytes = bytes;
+  return make_call(call, {"", workload::RankPattern::of(ranks)}, machine,
+                   placed(chips, ranks_per_chip), forced);
+}
+
+TEST(Golden, G9_an_all_gather_of_64_MiB_on_a_server_takes_the_kanga_ring) {
+  const machine::Machine machine = trainium(1);
+  for (const int64_t ranks_per_chip : {1, 4}) {
+    const CallTemplate call = make(CallKind::all_gather, 64 << 20, first(16 * ranks_per_chip),
+                                   machine, 16, ranks_per_chip);
+    EXPECT_EQ(call.algorithm, "kanga");
+    EXPECT_EQ(alone_ps(call, machine), 188'976'000);
+    ASSERT_EQ(call.phases.size(), 1u);
+    EXPECT_EQ(call.phases[0].bytes * 4, 65'011'712);  // over the 4 links of a chip
+  }
+  const auto alone = [&](int64_t bytes, const std::string& algorithm) {
+    const CallTemplate call =
+        make(CallKind::all_gather, bytes, first(16), machine, 16, 1, algorithm);
+    return double(alone_ps(call, machine)) / 1e6;
+  };
+  EXPECT_NEAR(alone(64 << 20, "mesh"), 595.7, 0.1);
+  EXPECT_NEAR(alone(64 << 20, "rdh"), 198.8, 0.1);
+  EXPECT_NEAR(alone(1 << 20, "mesh"), 12.3, 0.1);
+  EXPECT_NEAR(alone(1 << 20, "rdh"), 10.5, 0.1);
+  EXPECT_NEAR(alone(1 << 20, "kanga"), 64.0, 0.1);
+}
+
+// The library switches near 1 MB and 56 MB; the constants put the switches at 0.752 and 56.9 MB.
+TEST(Collectives, change_algorithm_at_two_sizes) {
+  const machine::Machine machine = trainium(1);
+  const auto chosen = [&](int64_t bytes) {
+    return make(CallKind::all_reduce, bytes, first(16), machine, 16).algorithm;
+  };
+  const auto crossover = [&](const std::string& below, int64_t low, int64_t high) {
+    while (high - low > 1000) {
+      const int64_t middle = (low + high) / 2;
+      (chosen(middle) == below ? low : high) = middle;
+    }
+    return double(low) / 1e6;
+  };
+  EXPECT_EQ(chosen(4), "mesh");
+  EXPECT_NEAR(crossover("mesh", 4, 10'000'000), 0.76, 0.01);
+  EXPECT_NEAR(crossover("rdh", 10'000'000, 100'000'000), 57.2, 0.5);
+  EXPECT_EQ(chosen(1'000'000'000), "kanga");
+}
+
+TEST(Collectives, an_all_reduce_is_a_reduce_scatter_and_an_all_gather) {
+  for (const auto& [machine, chips] :
+       {std::pair{trainium(1), int64_t(16)}, {trainium(4), 64}, {trainium(1), 4}}) {
+    for (const int64_t bytes : {int64_t(1) << 16, int64_t(1) << 24, int64_t(1) << 28}) {
+      const auto alone = [&](CallKind kind) {
+        return alone_ps(make(kind, bytes, first(chips), machine, chips), machine);
+      };
+      EXPECT_EQ(alone(CallKind::all_reduce),
+                alone(CallKind::reduce_scatter) + alone(CallKind::all_gather));
+    }
+  }
+}
+
+// 2 x (3/4) x (B/16) over two links of 64 GB/s, and 15/16 of B over four of 128 GB/s twice.
+TEST(Collectives, four_planes_reduce_in_the_plane_and_along_z) {
+  const machine::Machine machine = trainium(4);
+  const int64_t bytes = int64_t(1) << 30;
+  const CallTemplate call = make(CallKind::all_reduce, bytes, first(64), machine, 64);
+  EXPECT_EQ(call.algorithm, "hierarchical");
+  ASSERT_EQ(call.phases.size(), 4u);
+  EXPECT_EQ(call.phases[1].pattern, Pattern::axis_ring);
+  EXPECT_EQ(call.phases[1].axis, 2);
+  EXPECT_EQ(call.phases[1].bytes + call.phases[2].bytes, 2 * 3 * (bytes / 16) / 4 / 2);
+  EXPECT_EQ(call.phases[0], call.phases[3]);
+}
+
+TEST(Collectives, a_row_takes_the_ring_of_its_axis_and_odd_groups_a_plain_ring) {
+  const machine::Machine machine = trainium(1);
+  const CallTemplate row = make(CallKind::all_gather, 4096, {4, 5, 6, 7}, machine, 16);
+  EXPECT_EQ(row.algorithm, "axis_rings");
+  ASSERT_EQ(row.phases.size(), 1u);
+  EXPECT_EQ(row.phases[0].axis, 0);
+  EXPECT_EQ(row.phases[0].bytes, 4096 * 3 / 4 / 2);
+  const CallTemplate column = make(CallKind::all_gather, 4096, {1, 5, 9, 13}, machine, 16);
+  ASSERT_EQ(column.phases.size(), 1u);
+  EXPECT_EQ(column.phases[0].axis, 1);
+  EXPECT_EQ(make(CallKind::all_gather, 4096, {0, 1, 6}, machine, 16).algorithm, "ring");
+}
+
+TEST(Collectives, an_algorithm_that_does_not_suit_is_refused_with_those_that_do) {
+  const machine::Machine machine = trainium(1);
+  try {
+    make(CallKind::all_reduce, 4096, {0, 1, 6}, machine, 16, 1, "kanga");
+    FAIL() << "was taken";
+  } catch (const Error& error) {
+    EXPECT_EQ(error.kind(), ErrorKind::lower);
+    EXPECT_NE(std::string(error.what()).find("use one of ring"), std::string::npos) << error.what();
+  }
+}
+
+TEST(Collectives, a_group_outside_the_placement_is_refused) {
+  EXPECT_THROW(make(CallKind::all_reduce, 4096, first(32), trainium(1), 16), Error);
+}
+
+// 14 us once, 2 x 7 steps of 1.9 us, 2 x 7/8 of the buffer at 370 GB/s.
+TEST(Collectives, eight_gpus_take_a_ring_over_the_switch) {
+  const machine::Machine machine = hopper();
+  const CallTemplate call = make(CallKind::all_reduce, 370'000'000, first(8), machine, 8);
+  EXPECT_EQ(call.algorithm, "ring");
+  EXPECT_EQ(alone_ps(call, machine), 14'000'000 + 14 * 1'900'000 + 1'750'000'000);
+  const int64_t small = alone_ps(make(CallKind::all_reduce, 4, first(8), machine, 8), machine);
+  EXPECT_LT(small, 41'000'000);  // 40 us measured at 32 KiB
+}
+
+TEST(Collectives, never_take_less_time_for_more_bytes) {
+  for (const int64_t planes : {1, 4}) {
+    const machine::Machine machine = trainium(planes);
+    int64_t before = 0;
+    for (int64_t bytes = 4; bytes < int64_t(1) << 32; bytes *= 2) {
+      const int64_t now = alone_ps(
+          make(CallKind::all_reduce, bytes, first(16 * planes), machine, 16 * planes), machine);
+      EXPECT_GE(now, before) << bytes;
+      before = now;
+    }
+  }
+}
+
+}  // namespace
+}  // namespace trnsim::lower::testing

@@ -1,0 +1,177 @@
+// SPDX-License-Identifier: Apache-2.0
+// SPDX-FileCopyrightText: The trnsim authors
+//
+// What must hold of the rules whatever their constants.
+#include <gtest/gtest.h>
+
+#include "lower/group.h"
+#include "make.h"
+
+namespace trnsim::lower::testing {
+namespace {
+
+std::string mm(int64_t m, int64_t k, int64_t n, const std::string& dtype = "bfloat16") {
+  const auto size = [](int64_t a, int64_t b) {
+    return "[" + std::to_string(a) + "," + std::to_string(b) + "]";
+  };
+  return "aten::mm(self: " + dtype + size(m, k) + "{1," + std::to_string(m) + "}, mat2: " + dtype +
+         size(k, n) + ") -> (out0: " + dtype + size(m, n) + ")";
+}
+
+int64_t bytes_of(const Cost& cost) {
+  int64_t bytes = 0;
+  for (const Stream& stream : cost.streams) bytes += stream.bytes;
+  return bytes;
+}
+
+TEST(Registry, refuses_a_second_rule_of_an_op) {
+  Registry registry;
+  registry.add({"aten::mm", "matmul", "here", nullptr});
+  EXPECT_THROW(registry.add({"aten::mm", "matmul", "there", nullptr}), Error);
+}
+
+TEST(Registry, finds_overloads_and_in_place_forms) {
+  EXPECT_EQ(registry().find("aten::add_.Tensor"), registry().find("aten::add.Scalar"));
+  EXPECT_EQ(registry().find("aten::_foreach_mul_.List")->family, "pointwise");
+  EXPECT_NE(registry().find("aten::pow.Tensor_Scalar"), registry().find("aten::pow.Scalar"));
+  EXPECT_EQ(registry().find("aten::no_such_op"), nullptr);
+}
+
+TEST(Fallback, costs_its_bytes_and_a_pass_and_is_named) {
+  const Cost made =
+      cost("mylib::fancy(x: float32[1000,1000]) -> (out0: float32[1000,1000])", one_core());
+  EXPECT_EQ(made.rule_class, RuleClass::fallback);
+  EXPECT_EQ(bytes_of(made), 8'000'000);
+  EXPECT_GT(made.vector_cycles, 0);
+  Script script;
+  script.op("mylib::fancy(x: float32[8]) -> (out0: float32[8])", {"x"}, {"y"});
+  const Program program = script.lower(trainium(1), 1, 1);
+  EXPECT_EQ(program.ops.at(0).rule_class, RuleClass::fallback);
+  const auto named = [](const Guess& guess) { return guess.value == "mylib::fancy"; };
+  EXPECT_TRUE(std::any_of(program.guesses.begin(), program.guesses.end(), named));
+}
+
+TEST(Matmul, in_float32_takes_four_times_the_tensor_cycles_and_twice_the_bytes) {
+  const Cost half = cost(mm(4096, 4096, 4096), one_core());
+  const Cost full = cost(mm(4096, 4096, 4096, "float32"), one_core());
+  EXPECT_EQ(full.tensor_cycles, 4 * half.tensor_cycles);
+  EXPECT_EQ(bytes_of(full), 2 * bytes_of(half));
+}
+
+TEST(Matmul, of_up_to_64_rows_takes_the_tensor_time_of_one) {
+  const int64_t one = cost(mm(1, 8192, 8192), one_core()).tensor_cycles;
+  for (const int64_t rows : {2, 16, 64}) {
+    EXPECT_EQ(cost(mm(rows, 8192, 8192), one_core()).tensor_cycles, one) << rows;
+  }
+  EXPECT_EQ(cost(mm(128, 8192, 8192), one_core()).tensor_cycles, 2 * one);
+}
+
+TEST(Matmul, pays_a_small_tile_for_one_more_column) {
+  const int64_t even = cost(mm(128, 128, 512), one_core()).tensor_cycles;
+  const int64_t odd = cost(mm(128, 128, 513), one_core()).tensor_cycles;
+  EXPECT_EQ(odd - even, 64);
+}
+
+// A transposed operand costs 128 / N of the GEMM on the tensor engine.
+TEST(Matmul, pays_for_the_transposition_of_an_activation) {
+  for (const int64_t n : {4096, 832, 416}) {
+    const std::string shape = "[4096," + std::to_string(n) + "]";
+    const auto tensor_ps = [&](const std::string& strides) {
+      Script script;
+      // The activation comes from an op that is no GEMM, and is too large to stay on the chip.
+      script.op("aten::cumsum(self: bfloat16[4096,4096]" + strides +
+                    ", dim=0) -> (out0: "
+                    "bfloat16[4096,4096]" +
+                    strides + ")",
+                {"a"}, {"x"});
+      script.op("aten::mm(self: bfloat16[4096,4096]" + strides + ", mat2: bfloat16" + shape +
+                    ") -> (out0: bfloat16" + shape + ")",
+                {"x", "w"}, {"y"});
+      const Program program = script.lower(trainium(1), 1, 8);
+      int64_t sum = 0;
+      for (const Task& task : program.tasks) {
+        if (program.queues[size_t(task.queue)].kind == QueueKind::tensor) sum += task.duration_ps;
+      }
+      return sum;
+    };
+    const double tax = double(tensor_ps("")) / double(tensor_ps("{1,4096}")) - 1;
+    EXPECT_NEAR(tax, 128.0 / double(n), 0.01) << n;
+  }
+}
+
+TEST(Attention, that_is_causal_takes_little_more_than_half_of_the_tensor_time) {
+  const auto tensor = [](const std::string& causal) {
+    const std::string t = "bfloat16[1,1,8192,128]";
+    return cost("aten::_scaled_dot_product_fused_attention_overrideable(query: " + t + ", key: " +
+                    t + ", value: " + t + ", is_causal=" + causal + ") -> (out0: " + t + ")",
+                one_core());
+  };
+  const Cost causal = tensor("true"), full = tensor("false");
+  EXPECT_NEAR(double(causal.tensor_cycles) / double(full.tensor_cycles), 0.53, 0.02);
+  EXPECT_EQ(causal.model_flops, full.model_flops);
+  EXPECT_EQ(2 * causal.model_flops_causal, full.model_flops_causal);
+}
+
+TEST(Gpu, a_few_more_tiles_than_a_wave_are_slower_for_each_flop) {
+  const Target target = make_target(hopper(), 1);
+  const auto flops = [&](int64_t n) {
+    const Cost made = cost(mm(n, n, n), target);
+    return 2.0 * double(n) * double(n) * double(n) /
+           double(gpu_kernel_ps(made, bytes_of(made), target));
+  };
+  EXPECT_NEAR(flops(4096), 786.0, 2.0);  // TFLOP/s: FLOPs per ps
+  EXPECT_NEAR(flops(4352), 710.0, 20.0);
+  EXPECT_LT(flops(4352), flops(4096));
+}
+
+// Every rule of pointwise ops and rows: time and bytes never fall as the batch grows, and doubling
+// it at most doubles them, but for fixed costs.
+TEST(Rules, grow_with_the_batch_and_no_faster) {
+  const std::vector<std::string> texts = {
+      "aten::add.Tensor(self: bfloat16[B,1024], other: bfloat16[B,1024]) -> (out0: "
+      "bfloat16[B,1024])",
+      "aten::gelu(self: float32[B,1024]) -> (out0: float32[B,1024])",
+      "aten::native_layer_norm(input: float32[B,1024], weight: float32[1024], bias: float32[1024], "
+      "normalized_shape=[1024]) -> (out0: float32[B,1024], out1: float32[B,1], out2: float32[B,1])",
+      "aten::_softmax(self: float32[B,1024], dim=1) -> (out0: float32[B,1024])",
+      "aten::_softmax_backward_data(grad_output: float32[B,1024], output: float32[B,1024], dim=1) "
+      "-> (out0: float32[B,1024])",
+      "aten::sum.dim_IntList(self: float32[B,1024], dim=[1]) -> (out0: float32[B])",
+      "aten::sum.dim_IntList(self: float32[B,1024], dim=[0]) -> (out0: float32[1024])",
+      "aten::mm(self: bfloat16[B,1024], mat2: bfloat16[1024,1024]) -> (out0: bfloat16[B,1024])",
+      "aten::embedding(weight: float32[50000,1024], indices: int64[B]) -> (out0: float32[B,1024])",
+      "aten::convolution(input: float32[B,64,28,28], weight: float32[64,64,3,3], stride=[1,1], "
+      "transposed=false, groups=1) -> (out0: float32[B,64,28,28])",
+      "aten::native_dropout(input: float32[B,1024], p=0.1f, train=true) -> (out0: float32[B,1024], "
+      "out1: bool[B,1024])",
+      "aten::max_pool2d_with_indices(self: float32[B,64,28,28], kernel_size=[2,2]) -> (out0: "
+      "float32[B,64,14,14], out1: int64[B,64,14,14])",
+      "aten::topk(self: float32[B,1024], k=16) -> (out0: float32[B,16], out1: int64[B,16])"};
+  for (const std::string& text : texts) {
+    for (const int64_t ranks_per_chip : {1, 8}) {
+      const Target target = make_target(trainium(1), ranks_per_chip);
+      Cost before;
+      for (int64_t batch = 16; batch <= 4096; batch *= 2) {
+        std::string made = text;
+        for (size_t at; (at = made.find("[B")) != std::string::npos;) {
+          made.replace(at + 1, 1, std::to_string(batch));
+        }
+        const Cost now = cost(made, target);
+        EXPECT_GT(now.tensor_cycles + now.vector_cycles + now.scalar_cycles + now.gpsimd_cycles, 0)
+            << made;
+        const int64_t slack = 2048;  // fixed cycles of a tile
+        if (batch > 16) {
+          EXPECT_GE(bytes_of(now), bytes_of(before)) << made;
+          EXPECT_LE(bytes_of(now), 2 * bytes_of(before) + 4096) << made;
+          EXPECT_LE(now.vector_cycles, 2 * before.vector_cycles + slack) << made;
+          EXPECT_LE(now.tensor_cycles, 2 * before.tensor_cycles + slack) << made;
+          EXPECT_GE(now.vector_cycles, before.vector_cycles) << made;
+        }
+        before = now;
+      }
+    }
+  }
+}
+
+}  // namespace
+}  // namespace trnsim::lower::testing

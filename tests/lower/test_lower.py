@@ -1,0 +1,93 @@
+# SPDX-License-Identifier: Apache-2.0
+# SPDX-FileCopyrightText: The trnsim authors
+"""Lowering from Python: rules are listed with their sources, a step becomes a Program."""
+
+import numpy as np
+import pytest
+
+from trnsim import machine as machines
+from trnsim.errors import LowerError
+from trnsim.lower import lower_step, rules
+from trnsim.workload import Workload
+
+ADD = "aten::add.Tensor(self: float32[N], other: float32[N]) -> (out0: float32[N])"
+ODD = "mylib::odd(x: float32[N]) -> (out0: float32[N])"
+
+
+def ints(values):
+    return np.array(values, dtype=np.int64)
+
+
+def chain(signatures, elements=1 << 20):
+    """A Workload in which each op reads what the op before it wrote: op k writes storage k + 1."""
+    texts = [text.replace("N", str(elements)) for text in signatures]
+    inputs = [text.split(" -> ")[0].count(": float32") for text in texts]
+    uses = []
+    for i, count in enumerate(inputs):
+        uses += [i] * count + [i + 1]
+    count, counts = len(texts), ints([n + 1 for n in inputs])
+    known = {
+        "signature": ints(range(count)),
+        "uses_begin": np.cumsum(counts) - counts,
+        "uses_count": counts,
+    }
+    defaults = {"sequence_nr": -1, "region": -1, "payload": -1, "value": -1}
+    columns = Workload().to_columns()
+    records = {
+        name: known.get(name, ints([defaults.get(name, 0)] * count)) for name in columns["records"]
+    }
+    storages = {"bytes": 4 * elements, "born": 0, "died": -1, "kind": 0}
+    tables = {
+        "records": records,
+        "signatures": {"text": texts},
+        "uses": {"storage": ints(uses), "version": ints([0] * len(uses))},
+        "storages": {name: ints([value] * (count + 1)) for name, value in storages.items()},
+        "groups": {"name": [""], "ranks": ["0"]},
+    }
+    return Workload.from_columns({**columns, **tables})
+
+
+def lower(workload, machine="trn2", **options):
+    loaded = machines.load(machine)
+    place = machines.placement(loaded, 1, None, None)
+    return lower_step(workload, workload.choose_step(-1), loaded, place, **options)
+
+
+def test_every_rule_names_its_family_and_its_source():
+    listed = rules()
+    assert len({rule["op"] for rule in listed}) == len(listed) > 300
+    assert all(rule["source"] and rule["family"] for rule in listed)
+    assert {"matmul", "attention", "convolution", "optimizer"} <= {r["family"] for r in listed}
+
+
+def test_a_chain_of_pointwise_ops_is_one_fused_op_that_reads_its_input_once():
+    program = lower(chain([ADD, ADD, ADD]))
+    (op,) = program.ops
+    assert op["name"] == "aten::add.Tensor + aten::add.Tensor + aten::add.Tensor"
+    assert op["read_bytes"] == 4 << 20
+    assert op["bound"] == "dma"
+    assert sum(program.tasks["duration_ps"]) > 0
+
+
+def test_eager_moves_what_every_op_moves():
+    program = lower(chain([ADD, ADD, ADD]), stack="eager")
+    assert [op["read_bytes"] + op["write_bytes"] for op in program.ops] == [8 << 20] * 3
+
+
+def test_coverage_lists_an_op_that_no_rule_knows():
+    program = lower(chain([ADD, ODD]))
+    rows = {row["rule"]: row for row in program.coverage()}
+    assert rows["fallback"]["rule_class"] == "fallback"
+    assert sum(row["share"] for row in rows.values()) == pytest.approx(1)
+    unknown = [g["value"] for g in program.guesses if g["name"] == "op without a cost rule"]
+    assert unknown == ["mylib::odd"]
+
+
+def test_a_gpu_launches_every_op_from_the_host():
+    program = lower(chain([ADD, ADD]), machine="h100")
+    assert list(program.tasks["kind"]) == ["launch", "compute", "launch", "compute"]
+
+
+def test_an_unknown_stack_is_refused_in_one_line():
+    with pytest.raises(LowerError, match="has no stack 'fast': use fused or eager"):
+        lower(chain([ADD]), stack="fast")
