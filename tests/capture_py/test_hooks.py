@@ -247,6 +247,7 @@ def test_storages_of_parameters_buffers_and_inputs_are_known_as_such():
     with capture() as held:
         model = nn.Sequential(nn.Linear(8, 8), nn.BatchNorm1d(8)).to("trn")
         step(model, torch.optim.Adam(model.parameters()))
+        model(torch.ones(4, 8).to("trn"))
         del model
     kinds = held.workload.to_columns()["storages"]["kind"].tolist()
     from trnsim import _core

@@ -10,6 +10,7 @@ from __future__ import annotations
 
 import contextlib
 import gc
+import itertools
 import os
 import runpy
 import sys
@@ -193,7 +194,7 @@ def _devices_of_tensors(hooks: Hooks) -> list[str]:
         return list(hooks.devices)
     kinds: dict[str, None] = {}
     for thing in gc.get_objects():
-        if isinstance(thing, torch.Tensor):
+        if issubclass(type(thing), torch.Tensor):  # isinstance would run code of the objects
             kinds[thing.device.type] = None
     return list(kinds)
 
@@ -274,7 +275,7 @@ def _strip(exception: BaseException | None, done: set[int]) -> None:
         if not _is_ours(traceback):
             kept.append(traceback)
         traceback = traceback.tb_next
-    for before, after in zip(kept, [*kept[1:], None], strict=True):
+    for before, after in itertools.pairwise([*kept, None]):
         before.tb_next = after
     exception.__traceback__ = kept[0] if kept else None
     _strip(exception.__cause__, done)
