@@ -48,9 +48,11 @@ bool lives_into(const Storage& storage, const std::vector<int64_t>& at) {
   return next != at.end() && (storage.died < 0 || storage.died > *next);
 }
 
-bool is_settled(StorageKind kind) {
+// A buffer of messages that the optimizer reads is where gradients live (DDP's bucket views).
+bool is_settled(StorageKind kind, const Life& life) {
+  if (kind == StorageKind::communication) return !life.read_by_optimizer;
   return kind == StorageKind::parameter || kind == StorageKind::buffer ||
-         kind == StorageKind::input || kind == StorageKind::communication;
+         kind == StorageKind::input;
 }
 
 }  // namespace
@@ -66,7 +68,7 @@ void classify_storages(Workload& workload) {
   for (size_t i = 0; i < workload.storages.size(); ++i) {
     Storage& storage = workload.storages[i];
     const Life& life = all[i];
-    if (is_settled(storage.kind)) continue;
+    if (is_settled(storage.kind, life)) continue;
     storage.kind = StorageKind::temporary;
     if (!life.used) continue;
     const bool forward = life.made_in == Phase::forward || life.made_in == Phase::recomputation;

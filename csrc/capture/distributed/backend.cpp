@@ -6,6 +6,7 @@
 
 #include <algorithm>
 #include <atomic>
+#include <torch/csrc/autograd/node.h>
 
 #include "base/error.h"
 #include "capture/distributed/values.h"
@@ -15,6 +16,18 @@ namespace trnsim::capture::distributed {
 namespace {
 
 std::atomic<int64_t> point_to_point_count{0}, host_count{0};
+
+// What is reduced during backward without being known as anything else is a buffer made for it, as
+// DDP's buckets are.
+void mark_buffers(const std::vector<at::Tensor>& tensors) {
+  if (!torch::autograd::get_current_node()) return;
+  for (const at::Tensor& tensor : tensors) {
+    const Block* const block = block_of(tensor);
+    if (block != nullptr && block->kind < 0) {
+      set_storage_kind(tensor, workload::StorageKind::communication);
+    }
+  }
+}
 
 }  // namespace
 
@@ -78,6 +91,7 @@ UniformBackend::WorkPtr UniformBackend::issue(const Message& message, const Tens
     if (!any.empty()) call.dtype = dtype_of(any.front().scalar_type());
     const int32_t index = record_call(call, inputs, outputs);
     if (index >= 0) calls.push_back(index);
+    if (message.kind == workload::CallKind::all_reduce) mark_buffers(outputs);
     const bool is_message =
         message.kind == workload::CallKind::send || message.kind == workload::CallKind::recv;
     if (is_message) ++point_to_point_count;
