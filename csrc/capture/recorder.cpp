@@ -6,6 +6,7 @@
 #include <ATen/core/Tensor.h>
 #include <ATen/core/grad_mode.h>
 #include <ATen/record_function.h>
+#include <torch/csrc/autograd/graph_task.h>
 #include <torch/csrc/autograd/node.h>
 
 #include <algorithm>
@@ -130,6 +131,9 @@ struct Recorder {
     } else if (node) {
       record.phase = Phase::backward;
       place_backward(record, *node);
+      return;
+    } else if (torch::autograd::get_current_graph_task_id() != -1) {
+      record.phase = Phase::backward;  // a callback at its end, as of DDP's reducer
       return;
     } else if (!record.no_grad || !thread.paths.empty()) {
       record.phase = Phase::forward;

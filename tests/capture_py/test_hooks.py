@@ -217,7 +217,10 @@ def test_an_optimizer_that_fails_does_not_leave_its_phase_behind():
         step(model, optimizer)
         torch.ones(1).to("trn") + 1
         del model, optimizer
-    assert records_of(held.workload)[-1]["phase"] != "optimizer"
+    records = records_of(held.workload)
+    assert records[-1]["phase"] != "optimizer"
+    ends = [value for name, value in markers(held.workload) if name == "optimizer_end"]
+    assert ends == [0]
 
 
 @pytest.mark.parametrize("reentrant", [True, False])

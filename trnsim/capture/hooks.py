@@ -10,6 +10,7 @@ only while a recording runs. Each module call costs about a microsecond.
 from __future__ import annotations
 
 import functools
+import sys
 import threading
 import weakref
 from collections.abc import Callable, Iterable
@@ -92,6 +93,16 @@ def _tensors(value: Any, depth: int = 0) -> Iterable[torch.Tensor]:
     elif depth < 3 and isinstance(value, dict):
         for part in value.values():
             yield from _tensors(part, depth + 1)
+
+
+def _enclosing_steps() -> int:
+    """How many hooked ``Optimizer.step`` calls the present one is inside of."""
+    count, frame = -1, sys._getframe()
+    while frame is not None:
+        code = frame.f_code
+        count += code.co_name == "wrapper" and code.co_filename == torch.optim.optimizer.__file__
+        frame = frame.f_back
+    return count
 
 
 class Hooks:
@@ -195,7 +206,7 @@ class Hooks:
             self._counted.add(identity)
             self._add_parameters(optimizer)
         running = self._thread.optimizers
-        if any(other is optimizer for other in running):  # its last step raised an exception
+        if running and len(running) != _enclosing_steps():  # an earlier step raised an exception
             while running:
                 self._leave_optimizer()
         if not running:

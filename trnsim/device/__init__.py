@@ -16,6 +16,8 @@ from typing import Any
 
 import torch
 
+from trnsim import capture
+
 from . import _install
 
 _name = _install.device_name()
@@ -145,6 +147,7 @@ def step(tokens: int | None = None) -> None:
 _install.choose_mode(_C)
 _install.install(sys.modules[__name__])
 _C.set_host_clock_warning(streams._warn_host_clock)
+capture.install()
 _is_installed = True
 
 __all__ = [
