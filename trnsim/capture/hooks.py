@@ -95,12 +95,15 @@ def _tensors(value: Any, depth: int = 0) -> Iterable[torch.Tensor]:
             yield from _tensors(part, depth + 1)
 
 
+_OPTIMIZER_FILE = sys.modules[torch.optim.Optimizer.__module__].__file__
+
+
 def _enclosing_steps() -> int:
     """How many hooked ``Optimizer.step`` calls the present one is inside of."""
     count, frame = -1, sys._getframe()
     while frame is not None:
         code = frame.f_code
-        count += code.co_name == "wrapper" and code.co_filename == torch.optim.optimizer.__file__
+        count += code.co_name == "wrapper" and code.co_filename == _OPTIMIZER_FILE
         frame = frame.f_back
     return count
 

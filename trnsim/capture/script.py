@@ -86,6 +86,7 @@ def start_capture(
         _torch.set_mode(mode)
     hooks = Hooks(stop_after_step)
     with contextlib.ExitStack() as stack:
+        stack.callback(setattr, sys, "excepthook", sys.excepthook)  # a process group changes it
         stack.callback(_torch.set_device_count, _torch.device_count())
         _torch.set_device_count(world.local_world_size)
         stack.callback(_torch.set_capacity_bytes, _torch.capacity_bytes())
