@@ -48,7 +48,7 @@ struct Advice {
 };
 
 struct Projection {
-  std::string machine, mode, role, version, script;
+  std::string machine, mode, role;
   int64_t chips = 0, chips_used = 0, ranks = 0, ranks_per_chip = 1;
   int64_t step_ps = 0, interval_low_ps = 0, interval_high_ps = 0;
   std::string interval_basis = "inputs (unvalidated)";

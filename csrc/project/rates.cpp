@@ -118,7 +118,7 @@ void add_throughput(const workload::Workload& workload, const workload::Step& st
     } else if (!degree) {
       guesses.push_back({name, "unknown",
                          "no process group says over how many ranks data is spread; "
-                         "--tokens-per-step gives the tokens"});
+                         "tokens_per_step gives the tokens"});
     } else if (step_s > 0) {
       return double(of_rank) * double(*degree) / step_s;
     }
