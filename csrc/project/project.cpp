@@ -15,18 +15,19 @@ using workload::RecordKind;
 
 void add_guess(Projection& projection, lower::Guess guess) {
   for (const lower::Guess& known : projection.guesses) {
-    if (known.name == guess.name && known.value == guess.value) return;
+    if (known.value == guess.value && (known.name == guess.name || guess.name == "capture")) return;
   }
   projection.guesses.push_back(std::move(guess));
 }
 
-// A run without a process group is one rank, however many chips were asked for.
+// A script that formed no process group was recorded as a world of one rank, and uses one however
+// many chips were asked for.
 Case make_case(std::shared_ptr<const workload::Workload> workload, const machine::Machine& machine,
                const ProjectOptions& options) {
   Case result;
   result.workload = std::move(workload);
   const workload::Workload& of = *result.workload;
-  const bool is_distributed = !of.groups.empty();
+  const bool is_distributed = of.world_size > 1;
   int64_t chips = options.chips, ranks = options.ranks;
   if (chips == 0 && ranks == 0) ranks = of.world_size;
   result.placement = machine::make_placement(machine, chips, ranks, options.ranks_per_chip);

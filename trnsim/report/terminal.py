@@ -114,6 +114,11 @@ def _mfu(p: Any) -> str:
     return f"{words.percent(p.mfu)} of the published dense peak{causal}"
 
 
+def _short(name: str) -> str:
+    """Ops of PyTorch itself without their namespace."""
+    return name.replace("aten::", "")
+
+
 def _table(console: Console, *columns: tuple[str, str]) -> Any:
     from rich.table import Table
 
@@ -251,7 +256,7 @@ def _ops(projection: Projection, console: Console) -> None:
         ("FLOP", "right"), ("bound", "left"), ("roof", "right"), ("op, module, phase", "left"),
     )  # fmt: skip
     for op in rows:
-        name = Text(op.name)
+        name = Text(_short(op.name))
         where = " ".join(part for part in (op.module, op.phase) if part)
         if where:
             name.append(f"  {where}", style="dim")
@@ -268,7 +273,7 @@ def _ops(projection: Projection, console: Console) -> None:
     _print(console, table)
     if p.fallback_ops:
         listed = ", ".join(
-            f"{f.name} x{f.count} ({words.percent(f.share)})" for f in p.fallback_ops[:5]
+            f"{_short(f.name)} x{f.count} ({words.percent(f.share)})" for f in p.fallback_ops[:5]
         )
         more = len(p.fallback_ops) - 5
         _print(
@@ -309,8 +314,11 @@ def _guesses(projection: Projection, console: Console) -> None:
     _heading(console, "What was guessed")
     table = _table(console, ("", "left"), ("", "left"))
     table.show_header = False
+    merged: dict[tuple[str, str], list[str]] = {}  # the same said of several things is one line
     for name, value, effect in p.guesses:
-        text = Text(value)
+        merged.setdefault((name, effect), []).append(value)
+    for (name, effect), values in merged.items():
+        text = Text(_short(", ".join(values)))
         if effect:
             text.append(f": {effect}", style="dim")
         table.add_row(Text(name), text)
