@@ -73,7 +73,8 @@ class Neuron {
     PhaseTemplate phase;
     phase.pattern = Pattern::axis_ring;
     phase.axis = axis;
-    phase.bytes = share(bytes, n - 1, int128(2) * n, library_.link_efficiency);
+    phase.bytes =
+        share(bytes, n - 1, int128(2) * n * shape_.members_per_chip, library_.link_efficiency);
     phase.steps = n - 1;
     phase.step_ps = library_.ring_step_ps;
     return phase;
@@ -243,7 +244,7 @@ Scatter rooted(const GroupShape& shape, int64_t bytes, const Machine& machine) {
       PhaseTemplate phase;
       phase.pattern = Pattern::axis_ring;
       phase.axis = axis;
-      phase.bytes = share(bytes, 1, 2, library.link_efficiency);
+      phase.bytes = share(bytes, 1, 2 * shape.members_per_chip, library.link_efficiency);
       phase.steps = n - 1;
       phase.step_ps = library.ring_step_ps;
       made.phases.push_back(phase);

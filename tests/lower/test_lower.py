@@ -26,25 +26,32 @@ def chain(signatures, elements=1 << 20):
     for i, count in enumerate(inputs):
         uses += [i] * count + [i + 1]
     count, counts = len(texts), ints([n + 1 for n in inputs])
-    known = {
+    fixed = {"sequence_nr": -1, "region": -1, "payload": -1, "value": -1}
+    fixed |= dict.fromkeys(["module", "stream", "kind", "phase", "no_grad", "fallback_read"], 0)
+    records = {name: ints([value] * count) for name, value in fixed.items()}
+    records |= {
         "signature": ints(range(count)),
         "uses_begin": np.cumsum(counts) - counts,
         "uses_count": counts,
     }
-    defaults = {"sequence_nr": -1, "region": -1, "payload": -1, "value": -1}
-    columns = Workload().to_columns()
-    records = {
-        name: known.get(name, ints([defaults.get(name, 0)] * count)) for name in columns["records"]
-    }
+    calls = ["kind", "group", "bytes", "peer", "tag", "async", "dtype", "splits_values"]
     storages = {"bytes": 4 * elements, "born": 0, "died": -1, "kind": 0}
-    tables = {
-        "records": records,
-        "signatures": {"text": texts},
-        "uses": {"storage": ints(uses), "version": ints([0] * len(uses))},
-        "storages": {name: ints([value] * (count + 1)) for name, value in storages.items()},
-        "groups": {"name": [""], "ranks": ["0"]},
-    }
-    return Workload.from_columns({**columns, **tables})
+    facts = {"role": "rank0", "rank": 0, "world_size": 1, "ranks_per_server": 1, "seed": 0}
+    facts |= {"mode": "phantom", "unknown_reads": 0, "parameter_count": 0, "notes": []}
+    return Workload.from_columns(
+        {
+            "records": records,
+            "uses": {"storage": ints(uses), "version": ints([0] * len(uses))},
+            "calls": {name: ints([]) for name in calls} | {"splits_offsets": ints([0])},
+            "storages": {name: ints([value] * (count + 1)) for name, value in storages.items()},
+            "allocations": {name: ints([]) for name in ["record", "storage", "stream", "is_free"]},
+            "signatures": {"text": texts},
+            "modules": {"path": [""]},
+            "regions": {"description": []},
+            "groups": {"name": [""], "ranks": ["0"]},
+            "facts": facts,
+        }
+    )
 
 
 def lower(workload, machine="trn2", **options):

@@ -3,7 +3,8 @@
 //
 #include "lower/rules/families.h"
 
-#include <numeric>
+#include <iterator>
+#include <sstream>
 
 namespace trnsim::lower::rules {
 
@@ -158,6 +159,11 @@ int64_t Instructions::tensor_tensor(int64_t n) const {
   const Rational speedup = narrow_ ? core_.vector_tt16_speedup : core_.vector_tt32_speedup;
   const int64_t cycles = narrow_ ? n : 2 * n;
   return at_least(scale_up(cycles, Rational{1, 1} / speedup));
+}
+
+std::vector<std::string> words(const char* text) {
+  std::istringstream stream(text);
+  return {std::istream_iterator<std::string>(stream), std::istream_iterator<std::string>()};
 }
 
 std::vector<int64_t> int_list(const Signature& signature, const std::string& name) {

@@ -80,6 +80,9 @@ class Instructions {
   bool narrow_;
 };
 
+// The words of a text: names of ops.
+std::vector<std::string> words(const char* text);
+
 // Integers of a scalar list ("kernel_size"), empty when it is absent; a single integer is one.
 std::vector<int64_t> int_list(const Signature& signature, const std::string& name);
 // Index of the tensor argument, -1 when it is absent.

@@ -101,84 +101,46 @@ Cost nothing(const Signature&, const Target&) {
   return cost;
 }
 
+// Allocation, and aliases that a tracer may still record.
+void register_nothing(Registry& registry) {
+  for (const std::string& op : words(R"(
+empty empty_like empty_strided new_empty new_empty_strided resize set
+empty_permuted lift_fresh detach alias _reshape_alias view _unsafe_view
+as_strided t transpose permute expand slice select unsqueeze squeeze split
+split_with_sizes unbind narrow _conj _neg_view record_stream)")) {
+    registry.add({"aten::" + op, "movement", kSource, nothing});
+  }
+}
+
 }  // namespace
 
 void register_movement(Registry& registry) {
   const auto add = [&](const std::string& op, CostFunction cost) {
     registry.add({"aten::" + op, "movement", kSource, std::move(cost)});
   };
-  for (const char* op : {"copy", "clone", "_to_copy", "contiguous", "_copy_from", "to",
-                         "_copy_from_and_resize", "_foreach_copy", "expand_copy", "view_copy",
-                         "permute_copy", "_reshape_copy", "flip", "roll", "repeat"}) {
+  for (const std::string& op : words(R"(
+copy clone _to_copy contiguous _copy_from to _copy_from_and_resize
+_foreach_copy expand_copy view_copy permute_copy _reshape_copy flip roll repeat)")) {
     add(op, copy);
   }
-  for (const char* op : {"cat",
-                         "stack",
-                         "_cat",
-                         "constant_pad_nd",
-                         "pad",
-                         "slice_backward",
-                         "select_backward",
-                         "split_with_sizes_copy",
-                         "split_copy",
-                         "chunk_cat",
-                         "_chunk_cat",
-                         "slice_scatter",
-                         "select_scatter",
-                         "as_strided_scatter",
-                         "unfold_backward",
-                         "repeat_interleave",
-                         "pixel_shuffle",
-                         "pixel_unshuffle",
-                         "channel_shuffle",
-                         "reflection_pad2d",
-                         "replication_pad2d",
-                         "diag_embed",
-                         "diagonal_copy",
-                         "block_diag"}) {
+  for (const std::string& op : words(R"(
+cat stack _cat constant_pad_nd pad slice_backward select_backward
+split_with_sizes_copy split_copy chunk_cat _chunk_cat slice_scatter
+select_scatter as_strided_scatter unfold_backward repeat_interleave
+pixel_shuffle pixel_unshuffle channel_shuffle reflection_pad2d
+replication_pad2d diag_embed diagonal_copy block_diag)")) {
     add(op, moved(Fusion::alone));
   }
-  for (const char* op : {"zero", "fill", "zeros", "ones", "full", "zeros_like", "ones_like",
-                         "full_like", "new_zeros", "new_ones", "new_full", "scalar_tensor",
-                         "_foreach_zero", "_efficientzerotensor"}) {
+  for (const std::string& op : words(R"(
+zero fill zeros ones full zeros_like ones_like full_like new_zeros new_ones
+new_full scalar_tensor _foreach_zero _efficientzerotensor)")) {
     add(op, fill);
   }
   for (const char* op :
        {"arange", "linspace", "range", "tril", "triu", "eye", "tril_indices", "triu_indices"}) {
     add(op, pattern);
   }
-  for (const char* op : {"empty",
-                         "empty_like",
-                         "empty_strided",
-                         "new_empty",
-                         "new_empty_strided",
-                         "resize",
-                         "set",
-                         "empty_permuted",
-                         "lift_fresh",
-                         "detach",
-                         "alias",
-                         "_reshape_alias",
-                         "view",
-                         "_unsafe_view",
-                         "as_strided",
-                         "t",
-                         "transpose",
-                         "permute",
-                         "expand",
-                         "slice",
-                         "select",
-                         "unsqueeze",
-                         "squeeze",
-                         "split",
-                         "split_with_sizes",
-                         "unbind",
-                         "narrow",
-                         "_conj",
-                         "_neg_view",
-                         "record_stream"}) {
-    add(op, nothing);
-  }
+  register_nothing(registry);
 }
 
 }  // namespace trnsim::lower::rules
