@@ -151,7 +151,7 @@ Canonical canonical(const Workload& workload) {
   for (Record& record : out.records) {
     for (int32_t i = 0; i < record.uses_count; ++i) {
       TensorUse& use = out.uses[size_t(record.uses_begin + i)];
-      use.storage = int32_t(storages(use.storage));
+      if (use.storage >= 0) use.storage = int32_t(storages(use.storage));
     }
     if (record.kind == RecordKind::event_record || record.kind == RecordKind::event_wait)
       record.payload = int32_t(events(record.payload));

@@ -23,7 +23,9 @@ std::vector<Life> lives(const Workload& workload) {
   for (const Record& record : workload.records) {
     const int32_t inputs = input_count(workload, record);
     for (int32_t i = 0; i < record.uses_count; ++i) {
-      Life& life = out[size_t(workload.uses[size_t(record.uses_begin + i)].storage)];
+      const int32_t storage = workload.uses[size_t(record.uses_begin + i)].storage;
+      if (storage < 0) continue;  // a number of the host, or a tensor without bytes
+      Life& life = out[size_t(storage)];
       if (!life.used) life.made_in = record.phase;
       life.used = true;
       if (i >= inputs && record.phase == Phase::backward) life.written_in_backward = true;

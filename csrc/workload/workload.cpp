@@ -61,7 +61,7 @@ void check_workload(const Workload& workload) {
             "rank " + std::to_string(workload.rank) + " of " + std::to_string(workload.world_size));
   for (size_t i = 0; i < workload.records.size(); ++i) check_record(workload, int64_t(i));
   for (size_t i = 0; i < workload.uses.size(); ++i)
-    check_index(workload.uses[i].storage, workload.storages.size(), 0, "use " + std::to_string(i),
+    check_index(workload.uses[i].storage, workload.storages.size(), -1, "use " + std::to_string(i),
                 "storage");
   for (size_t i = 0; i < workload.calls.size(); ++i) {
     const std::string where = "call " + std::to_string(i);

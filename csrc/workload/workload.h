@@ -143,7 +143,7 @@ struct Record {
 };
 
 struct TensorUse {
-  int32_t storage = -1;
+  int32_t storage = -1;  // -1: a number of the host, or a tensor without bytes
   int32_t version = 0;  // of an input: what it reads; of an output: what it leaves
 };
 

@@ -71,6 +71,22 @@ TEST(Workload, PeakOfMemoryIsTheSumByHand) {
   EXPECT_EQ(peak.reserved_bytes, 22 * kMiB);
 }
 
+TEST(Workload, UsesWithoutAStorageAreNeitherClassifiedNorNumbered) {
+  const auto made = [](bool with_number) {
+    Training s;
+    const auto other = with_number ? TensorUse{-1, 0} : TensorUse{s.m, 1};
+    s.b.op(kAdd, Phase::optimizer, {{s.p, 0}, other, {s.p, 1}});
+    return s.b.workload;
+  };
+  Workload a = made(true), b = made(true);
+  check_workload(a);
+  classify_storages(a);
+  classify_storages(b);
+  EXPECT_TRUE(compare_workloads(a, b, 5).empty());
+  EXPECT_EQ(hash_workload(a), hash_workload(b));
+  EXPECT_FALSE(compare_workloads(made(true), made(false), 5).empty());
+}
+
 TEST(Workload, EqualCapturesHaveNoDifferenceAndOneHash) {
   const Training a, b;
   EXPECT_TRUE(compare_workloads(a.b.workload, b.b.workload, 5).empty());
