@@ -160,7 +160,7 @@ TEST(Workload, ChecksFindIndicesOutside) {
       [](Workload& w) { w.records[1].module = 1; },
       [](Workload& w) { w.records[1].uses_count = 999; },
       [](Workload& w) { w.records[1].uses_count = 0; },
-      [](Workload& w) { w.uses[0].storage = -1; },
+      [](Workload& w) { w.uses[0].storage = -2; },
       [](Workload& w) { w.records[0].payload = 17; },
       [](Workload& w) { w.storages[0].died = 999; },
       [](Workload& w) { w.allocations[0].is_free = true; },
