@@ -66,7 +66,8 @@ Cost copy(const Signature& signature, const Target& target) {
   return cost;
 }
 
-// Slices that a DMA moves from HBM to HBM.
+// Slices that a DMA moves. As an anchor they start a group of their own, and a pointwise reader takes
+// the result through access patterns, without a copy in the HBM.
 CostFunction moved(Fusion fusion) {
   return [=](const Signature& signature, const Target& target) {
     return make_cost(signature, target, "movement", fusion);
@@ -129,7 +130,7 @@ split_with_sizes_copy split_copy chunk_cat _chunk_cat slice_scatter
 select_scatter as_strided_scatter unfold_backward repeat_interleave
 pixel_shuffle pixel_unshuffle channel_shuffle reflection_pad2d
 replication_pad2d diag_embed diagonal_copy block_diag)")) {
-    add(op, moved(Fusion::alone));
+    add(op, moved(Fusion::anchor));
   }
   for (const std::string& op : words(R"(
 zero fill zeros ones full zeros_like ones_like full_like new_zeros new_ones
@@ -139,6 +140,10 @@ new_full scalar_tensor _foreach_zero _efficientzerotensor)")) {
   for (const char* op :
        {"arange", "linspace", "range", "tril", "triu", "eye", "tril_indices", "triu_indices"}) {
     add(op, pattern);
+  }
+  // Between the host and the HBM: the DMA of the HBM side; the host link is not modelled.
+  for (const char* op : {"trnsim::copy_h2d", "trnsim::copy_d2h"}) {
+    registry.add({op, "movement", kSource, moved(Fusion::alone)});
   }
   register_nothing(registry);
 }

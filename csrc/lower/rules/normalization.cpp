@@ -94,8 +94,9 @@ Channels channels_of(const TensorMeta& input, const Target& target) {
   return channels;
 }
 
+// Statistics need the whole input before the first result: nothing streams in from a producer.
 Cost batch_forward(const Signature& signature, const Target& target) {
-  Cost cost = make_cost(signature, target, "normalization", Fusion::rows);
+  Cost cost = make_cost(signature, target, "normalization", Fusion::anchor);
   const TensorMeta& input = signature.inputs[0].meta;
   const bool training =
       signature.op.find("_no_") == std::string::npos && signature.int_or("training", 1) != 0;
@@ -117,7 +118,7 @@ Cost batch_forward(const Signature& signature, const Target& target) {
 }
 
 Cost batch_backward(const Signature& signature, const Target& target) {
-  Cost cost = make_cost(signature, target, "normalization", Fusion::rows);
+  Cost cost = make_cost(signature, target, "normalization", Fusion::anchor);
   const TensorMeta* found = meta_of(signature, "input");
   const TensorMeta& input = found ? *found : signature.inputs[0].meta;
   const Channels channels = channels_of(input, target);

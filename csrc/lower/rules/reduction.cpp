@@ -42,6 +42,15 @@ Axes axes_of(const Signature& signature, const TensorMeta& input) {
   return axes;
 }
 
+// Sums over rows on the tensor engine, or, when there are few long rows, over all on the vector
+// engine.
+bool columns_by_tensor(const Axes& axes, int64_t tensor_cycles, const Target& target) {
+  const machine::NeuronCore& core = target.core();
+  const int64_t vector_cycles = per_partition(axes.reduced * axes.kept, target);
+  return duration_ps(tensor_cycles, core.tensor_clock_Hz) <=
+         duration_ps(vector_cycles, core.vector_clock_Hz);
+}
+
 void add_cycles(Cost& cost, const Axes& axes, bool narrow, bool is_norm, const Target& target) {
   const machine::NeuronCore& machine = target.core();
   const Instructions core(target, narrow);
@@ -52,19 +61,21 @@ void add_cycles(Cost& cost, const Axes& axes, bool narrow, bool is_norm, const T
     } else {
       cost.vector_cycles += tiles * core.reduce(axes.reduced);
     }
-  } else if (axes.which == Which::columns) {
-    const int64_t factor = narrow ? 1 : machine.tensor_fp32_factor;
-    cost.tensor_cycles += row_tiles(axes.reduced, target) * core.vector(axes.kept) * factor;
-    cost.vector_cycles += core.vector(axes.kept);  // evacuation of one row
-  } else {
-    const int64_t n = per_partition(axes.reduced * axes.kept, target);
-    if (is_norm) {
-      cost.scalar_cycles += core.activation_reduce(n);
-    } else {
-      cost.vector_cycles += core.reduce(n);
-    }
-    if (axes.which == Which::all) cost.tensor_cycles += machine.min_cycles;
+    return;
   }
+  if (axes.which == Which::columns) {
+    const int64_t factor = narrow ? 1 : machine.tensor_fp32_factor;
+    const int64_t cycles = row_tiles(axes.reduced, target) * core.vector(axes.kept) * factor;
+    if (columns_by_tensor(axes, cycles, target)) {
+      cost.tensor_cycles += cycles;
+      cost.vector_cycles += core.vector(axes.kept);  // evacuation of one row
+      return;
+    }
+  }
+  const int64_t n = per_partition(axes.reduced * axes.kept, target);
+  (is_norm ? cost.scalar_cycles : cost.vector_cycles) +=
+      is_norm ? core.activation_reduce(n) : core.reduce(n);
+  if (axes.which == Which::all) cost.tensor_cycles += machine.min_cycles;
 }
 
 CostFunction reduce(bool is_norm, int passes) {

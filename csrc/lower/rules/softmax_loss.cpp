@@ -80,19 +80,35 @@ int64_t classes_of(const TensorMeta& input) {
   return std::max<int64_t>(1, input.sizes.size() > 1 ? input.sizes[1] : input.sizes[0]);
 }
 
-// Reads one logit a row: a small DMA each, issued by the descriptor generators.
+// The logit of each row's target. Either a small DMA a row, issued by the descriptor generators,
+// or, for few classes, a mask over all of them and its product, summed.
 Cost nll_forward(const Signature& signature, const Target& target) {
   Cost cost = make_cost(signature, target, "loss", Fusion::alone);
   const TensorMeta& input = signature.inputs[0].meta;
-  const int64_t rows = input.element_count() / classes_of(input);
+  const int64_t classes = classes_of(input), rows = input.element_count() / classes;
+  int64_t issue_ps = 0;
+  if (target.is_neuron()) {
+    const machine::NeuronCore& machine = target.core();
+    const Instructions core(target, workload::dtype_bytes(input.dtype) <= 2);
+    issue_ps = ceil_div(ceil_div(rows, target.cores) * machine.dge_ps, machine.dge_count);
+    const int64_t masked =
+        row_tiles(rows, target) *
+        (core.select(classes) + core.tensor_tensor(classes) + core.reduce(classes));
+    if (duration_ps(masked, machine.vector_clock_Hz) <= issue_ps) {
+      cost.vector_cycles = masked;
+      cost.gpsimd_cycles = core.gpsimd(classes);
+      if (last_size(input) == classes) cost.fusion = Fusion::rows;
+      cost.elements = input.element_count();
+      cost.row_length = classes;
+      return cost;
+    }
+    cost.vector_cycles = core.select(per_partition(rows, target));
+  }
+  cost.dma_issue_ps = issue_ps;
   if (Stream* stream = read_stream(cost, 0)) {
     stream->bytes = rows * workload::dtype_bytes(input.dtype);
     stream->run_bytes = workload::dtype_bytes(input.dtype);
   }
-  if (!target.is_neuron()) return cost;
-  const machine::NeuronCore& core = target.core();
-  cost.dma_issue_ps = ceil_div(ceil_div(rows, target.cores) * core.dge_ps, core.dge_count);
-  cost.vector_cycles = Instructions(target, false).select(per_partition(rows, target));
   return cost;
 }
 

@@ -174,6 +174,29 @@ TEST(Step, keeps_a_small_intermediate_on_the_chip) {
   EXPECT_EQ(short_lived.ops[1].read_bytes, 512 * 512 * 2);
 }
 
+// The statistics of a batch norm need the whole convolution: it starts another op, which the
+// activation joins.
+TEST(Step, does_not_stream_a_convolution_into_a_batch_norm) {
+  const std::string x = "bfloat16[128,256,56,56]";
+  Script script;
+  script.op("aten::convolution(input: " + x +
+                ", weight: bfloat16[256,256,1,1], stride=[1,1], "
+                "transposed=false, groups=1) -> (out0: " +
+                x + ")",
+            {"x", "w"}, {"y"});
+  script.op("aten::native_batch_norm(input: " + x +
+                ", weight: float32[256], bias: float32[256], "
+                "training=true) -> (out0: " +
+                x + ", out1: float32[256], out2: float32[256])",
+            {"y", "g", "b"}, {"z", "mean", "rstd"});
+  script.op("aten::relu(self: " + x + ") -> (out0: " + x + ")", {"z"}, {"r"});
+  const Program program = script.lower(trainium(1), 1, 1);
+  ASSERT_EQ(program.ops.size(), 2u);
+  EXPECT_EQ(program.ops[1].name, "aten::native_batch_norm + aten::relu");
+  const int64_t bytes = 128LL * 256 * 56 * 56 * 2;
+  EXPECT_GE(program.ops[1].read_bytes, 2 * bytes);  // for the statistics, and to apply them
+}
+
 TEST(Step, launches_a_graph_again_after_a_host_read_and_around_an_optimizer) {
   const std::string add =
       "aten::add.Tensor(self: float32[64], other: float32[64]) -> (out0: "
