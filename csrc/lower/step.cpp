@@ -103,6 +103,13 @@ void add_guesses(Program& program, const Plan& plan, const workload::Workload& w
                               : Guess{"eager launches", "one executable an op",
                                       "the cost of an eager op on Trainium is not published"});
   }
+  if (target.is_neuron() && !program.calls.empty() && target.ranks_per_chip == 1) {
+    const auto& core = target.core();
+    program.guesses.push_back(
+        {"collectives of chips",
+         "as for " + std::to_string(core.cores / core.cores_per_logical) + " logical cores a chip",
+         "the library counts logical cores as ranks; switch points between algorithms are fitted"});
+  }
   std::set<std::string> unknown;
   for (const Unit& unit : plan.units) {
     for (const Member& member : unit.members) {

@@ -66,8 +66,8 @@ Cost copy(const Signature& signature, const Target& target) {
   return cost;
 }
 
-// Slices that a DMA moves. As an anchor they start a group of their own, and a pointwise reader takes
-// the result through access patterns, without a copy in the HBM.
+// Slices that a DMA moves. As an anchor they start a group of their own, and a pointwise reader
+// takes the result through access patterns, without a copy in the HBM.
 CostFunction moved(Fusion fusion) {
   return [=](const Signature& signature, const Target& target) {
     return make_cost(signature, target, "movement", fusion);

@@ -115,6 +115,31 @@ TEST(Step, takes_longer_for_more_rows_and_at_most_twice_for_twice) {
   }
 }
 
+// Layers that repeat cost the same each: two extrapolate to all.
+TEST(Step, grows_by_the_same_bytes_and_flops_with_every_layer) {
+  const std::string x = "bfloat16[4096,1024]";
+  const auto totals = [&](int layers) {
+    Script script;
+    for (int i = 0; i < layers; ++i) {
+      const std::string at = std::to_string(i), next = "x" + std::to_string(i + 1);
+      script.op("aten::mm(self: " + x + ", mat2: bfloat16[1024,1024]) -> (out0: " + x + ")",
+                {"x" + at, "w" + at}, {"h" + at});
+      script.op("aten::gelu(self: " + x + ") -> (out0: " + x + ")", {"h" + at}, {"g" + at});
+      script
+          .op("aten::add.Tensor(self: " + x + ", other: " + x + ") -> (out0: " + x + ")",
+              {"g" + at, "x" + at}, {next})
+          .free("g" + at);
+    }
+    const Program program = script.lower(trainium(1), 1, 1);
+    int128 flops = 0;
+    for (const Op& op : program.ops) flops += op.model_flops;
+    return std::pair{bytes_of(program), int64_t(flops)};
+  };
+  const auto two = totals(2), three = totals(3), eight = totals(8);
+  EXPECT_EQ(eight.first - two.first, 6 * (three.first - two.first));
+  EXPECT_EQ(eight.second - two.second, 6 * (three.second - two.second));
+}
+
 TEST(Step, is_never_below_the_floor_of_its_ops) {
   const machine::Machine machine = trainium(1);
   const Program program = mlp(8192).lower(machine, 1, 1);
