@@ -180,7 +180,7 @@ def verify_params_of_identical_ranks(original: Callable[..., Any]) -> Callable[.
         gathered = torch.empty(
             process_group.size(), dtype=torch.int64, device=params[0].device
         )
-        dist.all_gather_into_tensor(gathered, counts, group=process_group)
+        process_group._allgather_base(gathered, counts).wait()  # the name that every version has
         shapes = torch.zeros(max(1, shape_count), dtype=torch.int64, device=params[0].device)
         root = distributed_c10d.get_global_rank(process_group, 0)
         dist.broadcast(shapes, src=root, group=process_group)
