@@ -43,7 +43,9 @@ def test_an_event_that_was_never_recorded_is_not_waited_for(stop_recording: Stop
     assert len(stop_recording()) == 0
 
 
-def test_synchronizing_an_event_does_not_wait_for_the_stream_that_goes_on(stop_recording: Stop) -> None:
+def test_synchronizing_an_event_does_not_wait_for_the_stream_that_goes_on(
+    stop_recording: Stop,
+) -> None:
     event = trn.Event()
     trn._C.start_recording()
     event.record()

@@ -55,6 +55,7 @@ def install(module: types.ModuleType) -> None:
     for submodule in ("amp", "memory", "random", "streams"):
         sys.modules[f"torch.{name}.{submodule}"] = getattr(module, submodule)
     torch.utils.generate_methods_for_privateuse1_backend(for_storage=True)
+    torch.set_autocast_dtype(name, torch.bfloat16)  # torch's own default here is float16
 
 
 def choose_mode(extension: types.ModuleType) -> None:

@@ -32,4 +32,3 @@ class GradScaler(torch.amp.GradScaler):
 
     def __init__(self, *args: Any, **kwargs: Any) -> None:
         super().__init__(torch._C._get_privateuse1_backend_name(), *args, **kwargs)
-

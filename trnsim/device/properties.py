@@ -25,7 +25,8 @@ DEFAULT_MACHINE = "trn2"
 class DeviceProperties:
     """One device, which is one rank's share of a chip."""
 
-    name: str  # of the chip: "trn2"
+    name: str  # of the kind of instance: "trn2", also of trn2-ultra
+    chip_name: str  # "Trainium2"
     total_memory: int  # bytes that tensors can have
     multi_processor_count: int  # cores of the device
     major: int  # generation of the chip
@@ -48,7 +49,8 @@ def properties_of(machine: Machine, ranks_per_chip: int = 0) -> DeviceProperties
     cores = next(int(figure.value) for figure in machine.figures if figure.key == key)
     generation = re.search(r"\d+", machine.chip_name)
     return DeviceProperties(
-        name=machine.chip_name,
+        name=machine.name.partition("-")[0],
+        chip_name=machine.chip_name,
         total_memory=memory,
         multi_processor_count=max(1, cores // sharers),
         major=int(generation.group()) if generation else 0,
@@ -102,8 +104,8 @@ def get_device_properties(device: Device = None) -> DeviceProperties:
 def get_device_name(device: Device = None) -> str:
     """A name for people and look-up tables; it holds "neuron" for Trainium."""
     properties = get_device_properties(device)
-    vendor = "AWS neuron " if properties.is_neuron else ""
-    return f"{vendor}{properties.name} (simulated)"
+    vendor = f"AWS neuron {properties.name} " if properties.is_neuron else ""
+    return f"{vendor}{properties.chip_name} (simulated)"
 
 
 def get_device_capability(device: Device = None) -> tuple[int, int]:

@@ -15,12 +15,44 @@
 #include "base/error.h"
 #include "capture/recorder.h"
 #include "capture/runtime/guard.h"
+#include "capture/runtime/memory_history.h"
 
 namespace trnsim::capture {
 namespace {
 
 constexpr uint64_t kReservationBytes = uint64_t(64) << 40;
 constexpr int kMaxDevices = 128;
+
+using c10::CachingDeviceAllocator::DeviceStats;
+
+void follow(c10::CachingAllocator::StatArray& stat, int64_t now) {
+  auto& all = stat[size_t(c10::CachingAllocator::StatType::AGGREGATE)];
+  if (now > all.current) all.increase(size_t(now - all.current));
+  if (now < all.current) all.decrease(size_t(all.current - now));
+}
+
+// Brings torch's counters up to the model's, so that their peaks and sums are right; after every
+// change of the model.
+void follow(DeviceStats& counters, const workload::AllocatorStats& model) {
+  follow(counters.allocation, model.live_blocks);
+  follow(counters.active, model.live_blocks);
+  follow(counters.segment, model.segment_count);
+  follow(counters.allocated_bytes, model.allocated_bytes);
+  follow(counters.active_bytes, model.allocated_bytes);
+  follow(counters.requested_bytes, model.requested_bytes);
+  follow(counters.reserved_bytes, model.reserved_bytes);
+  counters.num_alloc_retries = model.retries;
+  counters.num_ooms = model.out_of_memory;
+}
+
+template <typename Visit>
+void for_each_stat(DeviceStats& counters, Visit visit) {
+  for (auto* stat : {&counters.allocation, &counters.active, &counters.segment,
+                     &counters.allocated_bytes, &counters.active_bytes, &counters.requested_bytes,
+                     &counters.reserved_bytes}) {
+    for (auto& one : *stat) visit(one);
+  }
+}
 
 Reservation reserve() {
   // A container may limit address space: ask for less until it is granted.
@@ -37,6 +69,7 @@ Reservation reserve() {
 struct Memory {
   std::mutex mutex;
   std::array<std::unique_ptr<workload::CachingAllocator>, kMaxDevices> devices;
+  std::array<std::unique_ptr<DeviceStats>, kMaxDevices> counters;  // beside each of the devices
   int64_t capacity = -1;
   bool only_report = false;
   int64_t out_of_memory = 0;
@@ -54,8 +87,15 @@ struct Memory {
       const uint64_t offset = index == 0 ? 0 : half + half / kMaxDevices * uint64_t(index);
       slot = std::make_unique<workload::CachingAllocator>(only_report ? -1 : capacity,
                                                           space.base + offset);
+      counters[size_t(index)] = std::make_unique<DeviceStats>();
     }
     return *slot;
+  }
+
+  DeviceStats& counters_of(c10::DeviceIndex index) {
+    const auto& model = device(index).stats();
+    follow(*counters[size_t(index)], model);
+    return *counters[size_t(index)];
   }
 
   void apply_capacity() {
@@ -115,8 +155,11 @@ void unlink(Memory& memory, Block* block) {
 void take_address(Memory& memory, Block& block) {
   auto& device = memory.device(block.device);
   block.address = device.allocate(block.bytes, block.stream);
+  memory.counters_of(block.device);
   if (block.address == 0) {
     ++memory.out_of_memory;
+    runtime::note_out_of_memory(block.device, block.bytes,
+                                memory.capacity - device.stats().reserved_bytes);
     throw_out_of_memory(block.bytes, block.device, device.stats(), memory.capacity);
   }
   if (memory.only_report && memory.capacity >= 0 &&
@@ -144,7 +187,10 @@ c10::DataPtr allocate_block(int64_t bytes, c10::DeviceIndex device) {
     take_address(all, *block);
     link(all, block.get());
   }
-  if (bytes > 0) note_allocation(*block);
+  if (bytes > 0) {
+    note_allocation(*block);
+    runtime::note_block_made(*block);
+  }
   void* const address = reinterpret_cast<void*>(block->address);
   return {address, block.release(), &release_block,
           c10::Device(c10::DeviceType::PrivateUse1, device)};
@@ -154,10 +200,12 @@ void release_block(void* context) {
   const std::unique_ptr<Block> block(static_cast<Block*>(context));
   if (block->bytes == 0) return;
   note_free(*block);
+  runtime::note_block_freed(*block);
   Memory& all = memory();
   const std::lock_guard lock(all.mutex);
   unlink(all, block.get());
   all.device(block->device).release(block->address);
+  all.counters_of(block->device);
 }
 
 void set_capacity_bytes(int64_t capacity_bytes) {
@@ -187,6 +235,7 @@ const workload::AllocatorStats& allocator_stats(c10::DeviceIndex device) {
 void reset_allocator_peaks(c10::DeviceIndex device) {
   const std::lock_guard lock(memory().mutex);
   memory().device(device).reset_peaks();
+  for_each_stat(memory().counters_of(device), [](auto& stat) { stat.reset_peak(); });
 }
 
 void release_cached_memory() {
@@ -210,8 +259,6 @@ void for_each_live_block(const std::function<void(Block&)>& visit) {
 
 namespace {
 
-using c10::CachingDeviceAllocator::DeviceStats;
-
 // c10's view of the model, which torch.accelerator's memory functions read.
 struct TrnAllocator final : c10::DeviceAllocator {
   c10::DataPtr allocate(size_t bytes) override {
@@ -225,25 +272,13 @@ struct TrnAllocator final : c10::DeviceAllocator {
   void emptyCache(c10::MempoolId_t) override { release_cached_memory(); }
   void recordStream(const c10::DataPtr&, c10::Stream) override {}
   DeviceStats getDeviceStats(c10::DeviceIndex device) override {
-    const auto& stats = allocator_stats(device);
-    DeviceStats result;
-    const auto set = [](auto& array, int64_t current, int64_t peak) {
-      array[0].current = current;
-      array[0].peak = peak;
-    };
-    set(result.allocated_bytes, stats.allocated_bytes, stats.allocated_peak);
-    set(result.active_bytes, stats.allocated_bytes, stats.allocated_peak);
-    set(result.reserved_bytes, stats.reserved_bytes, stats.reserved_peak);
-    set(result.requested_bytes, stats.requested_bytes, stats.requested_peak);
-    set(result.allocation, stats.live_blocks, stats.live_blocks);
-    set(result.active, stats.live_blocks, stats.live_blocks);
-    set(result.segment, stats.segment_count, stats.segment_count);
-    result.allocated_bytes[0].allocated = stats.allocated_bytes;
-    result.num_alloc_retries = stats.retries;
-    result.num_ooms = stats.out_of_memory;
-    return result;
+    const std::lock_guard lock(memory().mutex);
+    return memory().counters_of(device);
   }
-  void resetAccumulatedStats(c10::DeviceIndex) override {}
+  void resetAccumulatedStats(c10::DeviceIndex device) override {
+    const std::lock_guard lock(memory().mutex);
+    for_each_stat(memory().counters_of(device), [](auto& stat) { stat.reset_accumulated(); });
+  }
   void resetPeakStats(c10::DeviceIndex device) override { reset_allocator_peaks(device); }
   std::pair<size_t, size_t> getMemoryInfo(c10::DeviceIndex device) override {
     const int64_t total = capacity_bytes() >= 0 ? capacity_bytes() : int64_t(1) << 46;

@@ -14,17 +14,16 @@ namespace {
 
 at::Tensor refuse_binary_cross_entropy(const at::Tensor&, const at::Tensor&,
                                        const std::optional<at::Tensor>&, int64_t) {
-  TORCH_CHECK(false,
-              "torch.nn.functional.binary_cross_entropy and torch.nn.BCELoss are unsafe to autocast."
-              " Use binary_cross_entropy_with_logits or torch.nn.BCEWithLogitsLoss, which take the "
-              "logits and are safe to autocast.");
+  TORCH_CHECK(
+      false,
+      "torch.nn.functional.binary_cross_entropy and torch.nn.BCELoss are unsafe to autocast."
+      " Use binary_cross_entropy_with_logits or torch.nn.BCEWithLogitsLoss, which take the "
+      "logits and are safe to autocast.");
 }
 
 }  // namespace
 
-TORCH_LIBRARY_IMPL(_, AutocastPrivateUse1, m) {
-  m.fallback(torch::CppFunction::makeFallthrough());
-}
+TORCH_LIBRARY_IMPL(_, AutocastPrivateUse1, m) { m.fallback(torch::CppFunction::makeFallthrough()); }
 
 TORCH_LIBRARY_IMPL(aten, AutocastPrivateUse1, m) {
   using namespace at;  // torch's list of changed signatures names its types bare

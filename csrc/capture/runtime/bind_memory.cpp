@@ -117,10 +117,13 @@ py::tuple snapshot(int device) {
 }  // namespace
 
 void bind_memory_history(py::module_& module) {
-  module.def("start_memory_history", [](size_t max_entries, bool with_stacks) {
-    if (with_stacks) torch::installCapturedTracebackPython();
-    start_memory_history(max_entries, with_stacks);
-  }, py::arg("max_entries"), py::arg("with_stacks"));
+  module.def(
+      "start_memory_history",
+      [](size_t max_entries, bool with_stacks) {
+        if (with_stacks) torch::installCapturedTracebackPython();
+        start_memory_history(max_entries, with_stacks);
+      },
+      py::arg("max_entries"), py::arg("with_stacks"));
   module.def("stop_memory_history", &stop_memory_history);
   module.def("memory_snapshot", &snapshot, py::arg("device"), "(segments, trace) of a device");
 }

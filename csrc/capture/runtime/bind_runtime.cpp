@@ -53,27 +53,36 @@ void bind_runtime(py::module_& module) {
              "Installs clock(event_id) -> picoseconds, or with None the host's own clock.");
   module.def("has_event_clock", &has_event_clock);
   module.def("set_host_clock_warning", &install_warning, py::arg("warn"));
-  module.def("default_stream", [](int device) { return parts(default_stream(c10::DeviceIndex(device))); },
-             py::arg("device"), "(stream id, device index, device type)");
-  module.def("stream_priority", [](int64_t id) {
-    return stream_priority(c10::Stream(c10::Stream::UNSAFE,
-                                       c10::Device(c10::DeviceType::PrivateUse1, 0), id));
-  }, py::arg("stream_id"));
-  module.def("stream_priority_range", [] {
-    return std::tuple<int, int>(kLeastPriority, kGreatestPriority);
-  }, "(least, greatest): lower is more urgent");
-  module.def("default_generator", [](int device) {
-    return default_generator(c10::DeviceIndex(device));
-  }, py::arg("device"));
-  module.def("cpu_generator_for", [](const at::Generator& generator) {
-    return cpu_generator_for(generator, generator.device().index());
-  }, py::arg("generator"), "The CPU generator that stands at a trn generator's place.");
-  module.def("mark_step", [](int64_t tokens) {
-    record_marker(workload::MarkerKind::step, tokens);
-  }, py::arg("tokens"), "The end of a step; -1 tokens = not known.");
-  module.def("is_pinned_address", [](uint64_t address) {
-    return is_pinned(reinterpret_cast<const void*>(address));
-  }, py::arg("address"));
+  module.def(
+      "default_stream", [](int device) { return parts(default_stream(c10::DeviceIndex(device))); },
+      py::arg("device"), "(stream id, device index, device type)");
+  module.def(
+      "stream_priority",
+      [](int64_t id) {
+        return stream_priority(
+            c10::Stream(c10::Stream::UNSAFE, c10::Device(c10::DeviceType::PrivateUse1, 0), id));
+      },
+      py::arg("stream_id"));
+  module.def(
+      "stream_priority_range",
+      [] { return std::tuple<int, int>(kLeastPriority, kGreatestPriority); },
+      "(least, greatest): lower is more urgent");
+  module.def(
+      "default_generator", [](int device) { return default_generator(c10::DeviceIndex(device)); },
+      py::arg("device"));
+  module.def(
+      "cpu_generator_for",
+      [](const at::Generator& generator) {
+        return cpu_generator_for(generator, generator.device().index());
+      },
+      py::arg("generator"), "The CPU generator that stands at a trn generator's place.");
+  module.def(
+      "mark_step", [](int64_t tokens) { record_marker(workload::MarkerKind::step, tokens); },
+      py::arg("tokens"), "The end of a step; -1 tokens = not known.");
+  module.def(
+      "is_pinned_address",
+      [](uint64_t address) { return is_pinned(reinterpret_cast<const void*>(address)); },
+      py::arg("address"));
 }
 
 }  // namespace trnsim::capture::runtime

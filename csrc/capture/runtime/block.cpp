@@ -13,9 +13,25 @@
 
 namespace trnsim::capture {
 
+namespace {
+
+// torch's legacy serialization (pickle, and torch.save without zip) makes a tensor by from_blob on
+// the address of a whole storage. Rare, so a search is good enough.
+Block* block_at(const void* address) {
+  Block* found = nullptr;
+  for_each_live_block([&](Block& block) {
+    if (reinterpret_cast<const void*>(block.address) == address) found = &block;
+  });
+  return found;
+}
+
+}  // namespace
+
 Block* block_of(const c10::StorageImpl& storage) {
   const c10::DataPtr& data = storage.data_ptr();
-  return data.get_deleter() == &release_block ? static_cast<Block*>(data.get_context()) : nullptr;
+  if (data.get_deleter() == &release_block) return static_cast<Block*>(data.get_context());
+  const bool is_foreign = data.device().type() != c10::DeviceType::PrivateUse1 || !data.get();
+  return is_foreign ? nullptr : block_at(data.get());
 }
 
 Block* block_of(const at::Tensor& tensor) {

@@ -6,12 +6,13 @@
 // Capture knows no hardware, so the time comes through a callback that trnsim installs once a
 // machine is chosen. It answers when an event of the running recording completes, in picoseconds on
 // this rank's uncontended timeline so far: the records up to now, lowered for the machine and laid
-// on this rank's engines alone, without other ranks' traffic on shared links. It is monotone along a
-// stream. Its cost is the callback's: a lowering of what was recorded, once per new event.
+// on this rank's engines alone, without other ranks' traffic on shared links. It is monotone along
+// a stream. Its cost is the callback's: a lowering of what was recorded, once per new event.
 //
-// Before a machine is chosen, or for an event recorded while nothing was being recorded, there is no
-// simulated time: elapsed_time then is the host's own steady clock between the two event.record()
-// calls (monotone, real, and of no meaning for the simulated machine), and Python warns once.
+// Before a machine is chosen, or for an event recorded while nothing was being recorded, there is
+// no simulated time: elapsed_time then is the host's own steady clock between the two
+// event.record() calls (monotone, real, and of no meaning for the simulated machine), and Python
+// warns once.
 #pragma once
 
 #include <cstdint>

@@ -18,8 +18,8 @@
 namespace trnsim::capture::runtime {
 
 struct Event {
-  int64_t id = 0;             // of the newest mark
-  int64_t host_ps = 0;        // when it was made, on the host's clock
+  int64_t id = 0;               // of the newest mark
+  int64_t host_ps = 0;          // when it was made, on the host's clock
   bool is_in_workload = false;  // something was being recorded then
   c10::DeviceIndex device = 0;
 };

@@ -24,7 +24,8 @@ at::CPUGeneratorImpl* cpu_impl(const at::Generator& generator) {
   return generator.get<at::CPUGeneratorImpl>();
 }
 
-// left_ - 1 outputs remain in the engine's block of 624; the output after them makes the next block.
+// left_ - 1 outputs remain in the engine's block of 624; the output after them makes the next
+// block.
 void skip(at::mt19937& engine, uint64_t count) {
   at::mt19937_data_pod data = engine.data();
   while (count > 0) {
@@ -210,8 +211,8 @@ at::Generator cpu_generator_for(const std::optional<at::Generator>& generator,
   const bool is_given = generator.has_value() && generator->defined();
   if (is_given && generator->device().is_cpu()) return *generator;
   at::Generator mine = is_given ? *generator : default_generator(device);
-  TORCH_CHECK(mine.device().is_privateuseone(), "trnsim: expected a generator of a trn device, got ",
-              mine.device());
+  TORCH_CHECK(mine.device().is_privateuseone(),
+              "trnsim: expected a generator of a trn device, got ", mine.device());
   const std::lock_guard lock(mine.mutex());
   return mine.get<TrnGenerator>()->cpu_generator();
 }

@@ -3,20 +3,20 @@
 //
 // The device's random numbers: 16 bytes of state, and the numbers that the CPU would give.
 //
-// The state is (seed, offset), two little-endian 64-bit integers in 16 bytes as CUDA's generator has
-// it, since DTensor reads and writes those bytes. Random ops run on the CPU (on whatever values are
-// known), so the numbers are those of PyTorch's CPU generator, a Mersenne twister: with equal seeds
-// an op gives what it gives on the CPU. offset counts the twister's 32-bit outputs consumed since
-// the seed. A half-used pair of normal numbers is dropped between ops, so the next op's numbers are
-// a function of (seed, offset) alone; the CPU keeps it, so the two part after an odd number of
-// normals in a tensor of under 16 elements. In phantom mode an op with an unknown result draws
-// nothing and leaves the state alone.
+// The state is (seed, offset), two little-endian 64-bit integers in 16 bytes as CUDA's generator
+// has it, since DTensor reads and writes those bytes. Random ops run on the CPU (on whatever values
+// are known), so the numbers are those of PyTorch's CPU generator, a Mersenne twister: with equal
+// seeds an op gives what it gives on the CPU. offset counts the twister's 32-bit outputs consumed
+// since the seed. A half-used pair of normal numbers is dropped between ops, so the next op's
+// numbers are a function of (seed, offset) alone; the CPU keeps it, so the two part after an odd
+// number of normals in a tensor of under 16 elements. In phantom mode an op with an unknown result
+// draws nothing and leaves the state alone.
 //
-// Cost: an op pays nothing, as the CPU generator is handed out. get_state walks a copy of the engine
-// to where the CPU generator stands (about 1 ns an output drawn since the last get_state) and keeps
-// a snapshot; set_state to a snapshot is O(1), to another offset it walks from the nearest one
-// below, lazily, when the next op draws. Beyond kLongestWalk outputs it starts a fresh engine,
-// seeded by (seed, offset): still a function of the 16 bytes, but another sequence.
+// Cost: an op pays nothing, as the CPU generator is handed out. get_state walks a copy of the
+// engine to where the CPU generator stands (about 1 ns an output drawn since the last get_state)
+// and keeps a snapshot; set_state to a snapshot is O(1), to another offset it walks from the
+// nearest one below, lazily, when the next op draws. Beyond kLongestWalk outputs it starts a fresh
+// engine, seeded by (seed, offset): still a function of the 16 bytes, but another sequence.
 #pragma once
 
 #include <ATen/core/Generator.h>

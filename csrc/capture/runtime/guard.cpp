@@ -83,6 +83,8 @@ struct TrnGuard final : c10::impl::DeviceGuardImplInterface {
     if (device.index() >= 0) device_of_thread = device.index();
   }
   c10::DeviceIndex deviceCount() const noexcept override { return device_count(); }
+  // Every dtype, since the CPU or a shape function stands behind each op.
+  c10::DeviceCapability getDeviceCapability(c10::Device) const override { return {}; }
 
   c10::Stream getStream(c10::Device device) const override {
     if (device.index() < 0) device = getDevice();

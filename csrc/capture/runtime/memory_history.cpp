@@ -53,10 +53,14 @@ void add(State& all, int device, MemoryEntry entry, std::vector<MemoryEntry>& dr
 
 const char* memory_action_name(MemoryAction action) {
   switch (action) {
-    case MemoryAction::alloc: return "alloc";
-    case MemoryAction::free_requested: return "free_requested";
-    case MemoryAction::free_completed: return "free_completed";
-    case MemoryAction::oom: return "oom";
+    case MemoryAction::alloc:
+      return "alloc";
+    case MemoryAction::free_requested:
+      return "free_requested";
+    case MemoryAction::free_completed:
+      return "free_completed";
+    case MemoryAction::oom:
+      return "oom";
   }
   return "";
 }

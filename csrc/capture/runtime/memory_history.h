@@ -31,13 +31,13 @@ struct MemoryEntry {
   uint64_t address = 0;  // of an oom: the bytes that were free
   int64_t bytes = 0;
   int32_t stream = 0;
-  int64_t time_us = 0;   // since the epoch, on the host's clock
-  Stack stack;           // null when stacks were not wanted
+  int64_t time_us = 0;  // since the epoch, on the host's clock
+  Stack stack;          // null when stacks were not wanted
 };
 
 struct MemoryHistory {
-  std::vector<MemoryEntry> entries;              // oldest first
-  std::unordered_map<uint64_t, Stack> of_blocks; // where each live block was allocated
+  std::vector<MemoryEntry> entries;               // oldest first
+  std::unordered_map<uint64_t, Stack> of_blocks;  // where each live block was allocated
 };
 
 void start_memory_history(size_t max_entries, bool with_stacks);  // forgets what there was
