@@ -41,7 +41,7 @@ def autoload() -> None:
         return
     try:
         __import__(PACKAGE)
-    except Exception as error:
+    except Exception as error:  # noqa: BLE001  whatever it is, `import torch` must go on
         warnings.warn(
             f"trnsim: there is no simulated device: {error} (TRNSIM_AUTOLOAD=0 silences this)",
             stacklevel=2,

@@ -12,7 +12,7 @@ import subprocess
 import sys
 from pathlib import Path
 
-REPETITIONS = 11
+REPETITIONS = 7
 ROOT = Path(__file__).resolve().parents[2]
 CODE = """
 import time

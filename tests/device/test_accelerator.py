@@ -9,6 +9,7 @@ import threading
 import pytest
 import torch
 from torch import nn
+
 from trnsim import device as trn
 from trnsim import machine
 

@@ -9,6 +9,7 @@ from collections.abc import Callable
 from importlib.metadata import EntryPoint, EntryPoints
 
 import pytest
+
 from trnsim import plugin
 
 Run = Callable[..., subprocess.CompletedProcess[str]]

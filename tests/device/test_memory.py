@@ -9,6 +9,7 @@ from pathlib import Path
 
 import pytest
 import torch
+
 from trnsim import device as trn
 
 MiB = 1 << 20

@@ -6,6 +6,7 @@ from __future__ import annotations
 
 import torch
 from torch.utils.data import DataLoader, TensorDataset
+
 from trnsim import device as trn
 
 

@@ -11,6 +11,7 @@ import pickle
 import pytest
 import torch
 from torch import nn
+
 from trnsim import device as trn
 
 

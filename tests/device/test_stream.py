@@ -9,6 +9,7 @@ from collections.abc import Callable
 
 import pytest
 import torch
+
 from trnsim import device as trn
 
 

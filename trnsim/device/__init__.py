@@ -24,11 +24,11 @@ _name = _install.device_name()
 _install.check_slot(_name)
 _C = _install.load_extension()
 
-from . import amp, memory, properties, random, streams  # noqa: E402
-from . import _utils as _utils  # noqa: E402
-from ._utils import Device, _get_device_index  # noqa: E402
-from .amp import get_amp_supported_dtype  # noqa: E402
-from .memory import (  # noqa: E402
+from . import _utils as _utils
+from . import amp, memory, properties, random, streams
+from ._utils import Device, _get_device_index
+from .amp import get_amp_supported_dtype
+from .memory import (
     empty_cache,
     max_memory_allocated,
     max_memory_reserved,
@@ -40,15 +40,17 @@ from .memory import (  # noqa: E402
     reset_max_memory_allocated,
     reset_peak_memory_stats,
 )
-from .properties import (  # noqa: E402
+from .properties import (
     DeviceProperties,
     get_device_capability,
     get_device_name,
     get_device_properties,
     is_bf16_supported,
 )
-from .random import (  # noqa: E402
-    _is_in_bad_fork,
+from .random import (
+    _is_in_bad_fork as _is_in_bad_fork,
+)
+from .random import (
     default_generators,
     get_rng_state,
     get_rng_state_all,
@@ -60,7 +62,7 @@ from .random import (  # noqa: E402
     set_rng_state,
     set_rng_state_all,
 )
-from .streams import (  # noqa: E402
+from .streams import (
     Event,
     Stream,
     StreamContext,

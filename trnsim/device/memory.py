@@ -114,6 +114,6 @@ def _snapshot(device: Device = None) -> dict[str, Any]:
 
 
 def _dump_snapshot(filename: str | os.PathLike[str] = "dump_snapshot.pickle") -> None:
-    """Writes `_snapshot()` for torch's memory viewer (a pickle of protocol 4, which it can read)."""
+    """Writes `_snapshot()` for torch's memory viewer, which reads pickles of protocol 4."""
     with open(filename, "wb") as file:
         pickle.dump(_snapshot(), file, protocol=4)

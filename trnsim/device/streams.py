@@ -10,7 +10,7 @@ time is decided when the recording is simulated.
 from __future__ import annotations
 
 import warnings
-from typing import Any
+from typing import Any, Self
 
 import torch
 
@@ -31,7 +31,7 @@ class Stream(torch.Stream):
         priority: lower is more urgent; clamped to the range of `priority_range()`.
     """
 
-    def __new__(cls, device: Device = None, priority: int = 0, **kwargs: Any) -> Stream:
+    def __new__(cls, device: Device = None, priority: int = 0, **kwargs: Any) -> Self:
         if "stream_id" in kwargs:
             return super().__new__(cls, **kwargs)
         return super().__new__(cls, _device(device), priority=priority, **kwargs)
