@@ -143,6 +143,57 @@ TEST(Collectives, eight_gpus_take_a_ring_over_the_switch) {
   EXPECT_LT(small, 41'000'000);  // 40 us measured at 32 KiB
 }
 
+TEST(Collectives, send_to_every_member_what_is_theirs) {
+  const machine::Machine machine = trainium(1);
+  const CallTemplate all = make(CallKind::all_to_all, 16 * 1000, first(16), machine, 16);
+  ASSERT_EQ(all.phases.size(), 1u);
+  EXPECT_EQ(all.phases[0].pattern, Pattern::pairwise);
+  EXPECT_EQ(all.phases[0].bytes, 1000);
+  const CallTemplate gather = make(CallKind::gather, 16 * 1000, first(16), machine, 16);
+  EXPECT_EQ(gather.phases.at(0).pattern, Pattern::all_to_one);
+  EXPECT_EQ(gather.phases[0].bytes, 1000);
+  EXPECT_EQ(make(CallKind::scatter, 16 * 1000, first(16), machine, 16).phases.at(0).pattern,
+            Pattern::one_to_all);
+}
+
+// Every axis carries the whole buffer, half of it each way.
+TEST(Collectives, broadcast_along_each_axis) {
+  const machine::Machine machine = trainium(4);
+  const CallTemplate call = make(CallKind::broadcast, 8000, first(64), machine, 64);
+  ASSERT_EQ(call.phases.size(), 3u);
+  for (int8_t axis = 0; axis < 3; ++axis) {
+    EXPECT_EQ(call.phases[size_t(axis)].axis, axis);
+    EXPECT_EQ(call.phases[size_t(axis)].bytes, 4000);
+    EXPECT_EQ(call.phases[size_t(axis)].steps, 3);
+  }
+}
+
+TEST(Collectives, meet_at_a_barrier_without_a_byte) {
+  const machine::Machine machine = trainium(1);
+  const CallTemplate call = make(CallKind::barrier, 0, first(16), machine, 16);
+  for (const PhaseTemplate& phase : call.phases) EXPECT_EQ(phase.bytes, 0);
+  EXPECT_GT(alone_ps(call, machine), 0);
+}
+
+// Ranks of one index on every chip: rings along the two cycles of the plane, all four links.
+TEST(Collectives, of_one_logical_core_a_chip_take_rings_of_the_plane) {
+  const machine::Machine machine = trainium(1);
+  std::vector<int64_t> ranks;
+  for (int64_t chip = 0; chip < 16; ++chip) ranks.push_back(4 * chip + 1);
+  const int64_t bytes = 16 << 20;
+  const CallTemplate call = make(CallKind::all_gather, bytes, ranks, machine, 16, 4);
+  EXPECT_EQ(call.algorithm, "plane_ring");
+  // (n - 1) x (1.5 us + B / n / 512 GB/s)
+  EXPECT_EQ(alone_ps(call, machine), 15 * 1'500'000 + 15 * (bytes / 16) * 1000 / 512);
+}
+
+TEST(Collectives, on_one_chip_use_no_link) {
+  const machine::Machine machine = trainium(1);
+  const CallTemplate call = make(CallKind::all_reduce, 1 << 20, {0, 1, 2, 3}, machine, 1, 4);
+  EXPECT_EQ(call.algorithm, "direct");
+  for (const PhaseTemplate& phase : call.phases) EXPECT_EQ(phase.pattern, Pattern::none);
+}
+
 TEST(Collectives, never_take_less_time_for_more_bytes) {
   for (const int64_t planes : {1, 4}) {
     const machine::Machine machine = trainium(planes);
