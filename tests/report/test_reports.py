@@ -116,3 +116,18 @@ def test_a_projection_prints_itself(four_chips):
     assert str(four_chips) == to_text(four_chips)
     assert repr(four_chips).startswith("<Projection trn2: step ")
     assert copy.copy(four_chips).step_time_s == four_chips.step_time_s
+
+
+@pytest.mark.parametrize(
+    ("name", "short"),
+    [
+        ("aten::mm", "mm"),
+        ("aten::mm + aten::gelu + aten::add.Tensor", "mm + gelu + add.Tensor"),
+        ("aten::a + aten::b + aten::c + aten::d", "a + b + 2 more"),
+        ("aten::a + aten::b + aten::c + aten::d + 3 more", "a + b + 5 more"),
+    ],
+)
+def test_long_names_of_fused_ops_are_cut(name, short):
+    from trnsim.report.terminal import _short
+
+    assert _short(name) == short

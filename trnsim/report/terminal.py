@@ -5,6 +5,7 @@
 from __future__ import annotations
 
 import io
+import re
 from typing import TYPE_CHECKING, Any
 
 from trnsim.report import words
@@ -115,8 +116,14 @@ def _mfu(p: Any) -> str:
 
 
 def _short(name: str) -> str:
-    """Ops of PyTorch itself without their namespace."""
-    return name.replace("aten::", "")
+    """Ops of PyTorch itself without their namespace; of a fused op the first two."""
+    parts = name.replace("aten::", "").split(" + ")
+    hidden = parts[2:]
+    if len(hidden) < 2:
+        return " + ".join(parts)
+    cut = re.fullmatch(r"(\d+) more", hidden[-1])  # the name was cut before
+    more = len(hidden) - 1 + int(cut[1]) if cut else len(hidden)
+    return f"{parts[0]} + {parts[1]} + {more} more"
 
 
 def _table(console: Console, *columns: tuple[str, str]) -> Any:
