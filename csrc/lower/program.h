@@ -150,7 +150,8 @@ struct Program {
 
 struct LowerOptions {
   std::string stack;      // "" = the machine's own: graph with fusion (trn), eager (gpu)
-  std::string algorithm;  // "" = chosen by size, else forced for every collective
+  // "" = chosen by size, else forced for every all-reduce, all-gather, reduce-scatter and barrier.
+  std::string algorithm;
 };
 
 // Lowers records [step.begin, step.end) but those that outside_step marks. Throws LowerError when a
