@@ -96,9 +96,10 @@ struct Op {
 enum class Pattern : uint8_t {
   ring,       // member i sends `bytes` to member i+1 mod n (in group order)
   ring_both,  // and as much to member i-1: half of the data each way
-  axis_ring,  // members that differ only on `axis`: each sends `bytes` to its next on the ring (or
-              // line: the wrapped message goes back over the line), both ways, on that axis
-  axes_spread,  // every outgoing link, on the axes of `axes_mask`, of every member carries `bytes`
+  axis_ring,  // members that differ only on `axis` (the k-th of each chip, where a chip has more):
+              // each sends `bytes` to its next on the ring (or line: the wrapped message goes back
+              // over the line), both ways, on that axis
+  axes_spread,  // every outgoing link, on the axes of `axes_mask`, of every chip carries `bytes`
   pairwise,     // every member sends `bytes` to every other member
   exchange,     // member i sends `bytes` to member i xor `distance`, where that exists
   one_to_all,   // the root sends `bytes` to every other member
@@ -125,7 +126,8 @@ struct CallTemplate {
   int64_t bytes = 0;  // as workload::Call
   int32_t peer = -1;  // rank of root or peer
   int32_t tag = 0;
-  std::string algorithm;  // "kanga", "rdh", "mesh", "ring", "hierarchical", "direct"
+  // "mesh", "rdh", "kanga", "hierarchical", "plane_ring", "axis_rings", "ring", "pairwise", "direct"
+  std::string algorithm;
   std::vector<PhaseTemplate> phases;
   int64_t record = -1;  // index in the Workload
 };
