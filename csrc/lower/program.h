@@ -126,7 +126,8 @@ struct CallTemplate {
   int64_t bytes = 0;  // as workload::Call
   int32_t peer = -1;  // rank of root or peer
   int32_t tag = 0;
-  // "mesh", "rdh", "kanga", "hierarchical", "plane_ring", "axis_rings", "ring", "pairwise", "direct"
+  // "mesh", "rdh", "kanga", "hierarchical", "plane_ring", "axis_rings", "ring", "pairwise",
+  // "direct"
   std::string algorithm;
   std::vector<PhaseTemplate> phases;
   int64_t record = -1;  // index in the Workload
@@ -151,7 +152,7 @@ struct Program {
 };
 
 struct LowerOptions {
-  std::string stack;      // "" = the machine's own: graph with fusion (trn), eager (gpu)
+  std::string stack;  // "" = the machine's own: graph with fusion (trn), eager (gpu)
   // "" = chosen by size, else forced for every all-reduce, all-gather, reduce-scatter and barrier.
   std::string algorithm;
 };
