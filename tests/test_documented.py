@@ -1,0 +1,117 @@
+# SPDX-License-Identifier: Apache-2.0
+# SPDX-FileCopyrightText: The trnsim authors
+"""Every command that the README shows runs, at its smallest size."""
+
+import json
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+ROOT = Path(__file__).resolve().parent.parent
+SMALL_GPT = ["--layers", "2", "--width", "128", "--context", "64", "--batch", "2", "--steps", "3"]
+SMALL_RESNET = ["--depth", "18", "--size", "64", "--batch", "2", "--steps", "3"]
+EXAMPLES = {
+    "train_gpt.py": SMALL_GPT,
+    "train_gpt_ddp.py": SMALL_GPT,
+    "train_resnet.py": SMALL_RESNET,
+}
+
+
+def run(folder: Path, *command: str, code: int = 0) -> str:
+    """Runs `python -m trnsim COMMAND` in the folder, checks the exit code, returns stdout."""
+    done = subprocess.run(
+        [sys.executable, "-m", "trnsim", *command],
+        cwd=folder, capture_output=True, text=True, timeout=600, check=False,
+    )  # fmt: skip
+    assert done.returncode == code, done.stderr
+    return done.stdout
+
+
+@pytest.fixture(scope="module")
+def runs(tmp_path_factory) -> Path:
+    """A folder with the outputs of the small DDP example: a run file, a trace."""
+    folder = tmp_path_factory.mktemp("documented")
+    script = str(ROOT / "examples" / "train_gpt_ddp.py")
+    run(folder, "run", "--machine", "trn2-ultra", "--chips", "64", "--out", "out", script,
+        *SMALL_GPT)  # fmt: skip
+    return folder
+
+
+@pytest.mark.parametrize("example", EXAMPLES)
+@pytest.mark.parametrize("mode", ["phantom", "compute"])
+def test_each_example_runs_in_both_modes(tmp_path, example, mode):
+    script = str(ROOT / "examples" / example)
+    printed = run(tmp_path, "run", "--json", "--mode", mode, "--chips", "2", script,
+                  *EXAMPLES[example])  # fmt: skip
+    document = json.loads(printed)
+    assert document["step_time_s"] > 0
+    assert document["chips_used"] == (2 if "ddp" in example else 1)
+
+
+@pytest.mark.parametrize("example", EXAMPLES)
+def test_each_example_gives_one_workload_in_both_modes(tmp_path, example):
+    script = str(ROOT / "examples" / example)
+    hashes = {
+        json.loads(
+            run(tmp_path, "run", "--json", "--mode", mode, "--chips", "2", script,
+                *EXAMPLES[example])
+        )["workload_hash"]
+        for mode in ("phantom", "compute")
+    }  # fmt: skip
+    assert len(hashes) == 1
+
+
+@pytest.mark.parametrize("example", ["train_gpt.py", "train_resnet.py"])
+def test_each_example_runs_on_the_cpu_too(tmp_path, example):
+    script = str(ROOT / "examples" / example)
+    done = subprocess.run(
+        [sys.executable, script, "--device", "cpu", *EXAMPLES[example]],
+        cwd=tmp_path, capture_output=True, text=True, timeout=600, check=False,
+    )  # fmt: skip
+    assert done.returncode == 0, done.stderr
+    assert "loss" in done.stdout
+
+
+def test_a_script_that_is_not_distributed_uses_one_chip(tmp_path):
+    script = str(ROOT / "examples" / "train_gpt.py")
+    said = run(tmp_path, "run", "--machine", "trn2-ultra", "--chips", "64", script, *SMALL_GPT)
+    assert "1 of 64 chips used: the script is not distributed" in said
+
+
+def test_a_run_file_is_projected_again(runs):
+    run_file = "out/train_gpt_ddp.trnsim"
+    twice = json.loads(
+        run(runs, "project", run_file, "--machine", "trn2-ultra", "--chips", "64", "--json",
+            "--set", "chip.hbm.bandwidth=5.8TB/s")
+    )  # fmt: skip
+    once = json.loads(run(runs, "project", run_file, "--machine", "trn2-ultra", "--json"))
+    assert twice["step_time_s"] <= once["step_time_s"]
+    assert any("chip.hbm.bandwidth" in str(guess) for guess in twice["guesses"]) or (
+        "chip.hbm.bandwidth=5.8TB/s" in twice.get("overrides", [])
+    )
+
+
+def test_two_runs_are_compared(runs):
+    run_file = "out/train_gpt_ddp.trnsim"
+    assert "equal" in run(runs, "diff", run_file, run_file)
+
+
+@pytest.mark.parametrize("machine", ["trn2", "trn2-ultra", "h100"])
+def test_a_machine_is_printed_with_sources(tmp_path, machine):
+    printed = run(tmp_path, "info", machine)
+    assert "published" in printed and "source" in printed
+    (tmp_path / "mine.toml").write_text(run(tmp_path, "info", machine, "--toml"))
+    assert "chip.hbm.bandwidth" in run(tmp_path, "info", "mine.toml")
+
+
+def test_the_readme_s_own_machine_loads(tmp_path):
+    text = (ROOT / "README.md").read_text()
+    block = text.split("```toml\n")[1].split("```")[0]
+    (tmp_path / "mine.toml").write_text(block)
+    assert "vendor's letter" in run(tmp_path, "info", "mine.toml")
+
+
+def test_the_doctor_finds_nothing_wrong(tmp_path):
+    run(tmp_path, "doctor")
