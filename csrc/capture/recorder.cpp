@@ -256,6 +256,7 @@ std::shared_ptr<Workload> finish(Recorder& all, Workload&& workload) {
   workload.world_size = all.world_size;
   workload.ranks_per_server = all.ranks_per_server;
   workload.mode = mode() == Mode::phantom ? "phantom" : "compute";
+  workload::order_frees(workload);
   return std::make_shared<Workload>(std::move(workload));
 }
 

@@ -85,6 +85,18 @@ void classify_storages(Workload& workload) {
   }
 }
 
+void order_frees(Workload& workload) {
+  auto run = workload.allocations.begin();
+  while (run != workload.allocations.end()) {
+    auto end = run;
+    while (end != workload.allocations.end() && end->is_free && end->record == run->record) ++end;
+    std::sort(run, end, [](const AllocationEvent& a, const AllocationEvent& b) {
+      return a.storage < b.storage;
+    });
+    run = end == run ? run + 1 : end;
+  }
+}
+
 MemoryPeak replay_allocations(const Workload& workload) {
   CachingAllocator allocator(-1, uint64_t(1) << 40);
   std::vector<uint64_t> addresses(workload.storages.size(), 0);

@@ -273,6 +273,10 @@ uint64_t hash_workload(const Workload& workload);
 // `limit` differences, which name the record, what it is in `a` and what it is in `b`.
 std::vector<std::string> compare_workloads(const Workload& a, const Workload& b, int limit);
 
+// Sorts each run of frees that nothing stands between by storage. Their order has no meaning and no
+// effect (a run ends merged the same way), but comes from the addresses of destroyed objects.
+void order_frees(Workload& workload);
+
 // Refines Storage::kind from how storages are used: written in backward and read by the optimizer =
 // gradient, made in an optimizer step and kept = optimizer_state, made in forward and alive into
 // backward = activation. Keeps what capture set to parameter, buffer, input or communication.

@@ -177,4 +177,19 @@ TEST(Workload, ChecksFindIndicesOutside) {
 }
 
 }  // namespace
+// Autograd frees a graph in the order of addresses: two captures of one script must not differ.
+TEST(OrderFrees, sorts_frees_that_nothing_stands_between) {
+  Workload workload;
+  const auto event = [](int64_t record, int32_t storage, bool is_free) {
+    return AllocationEvent{record, storage, 0, is_free};
+  };
+  workload.allocations = {event(0, 0, false), event(0, 1, false), event(2, 1, true),
+                          event(2, 0, true),  event(2, 2, false), event(2, 2, true),
+                          event(3, 9, true),  event(3, 4, true)};
+  order_frees(workload);
+  std::vector<int32_t> order;
+  for (const AllocationEvent& e : workload.allocations) order.push_back(e.storage);
+  EXPECT_EQ(order, (std::vector<int32_t>{0, 1, 0, 1, 2, 2, 4, 9}));
+}
+
 }  // namespace trnsim::workload
