@@ -61,7 +61,10 @@ class Script:
         }  # fmt: skip
         self.records.append(record | fields)
 
-    def op(self, text: str, reads: list[int], writes: list[int], phase: int, module: str = ""):
+    def op(
+        self, text: str, reads: list[int], writes: list[int], phase: int, module: str = "",
+        no_grad: bool = False,
+    ) -> None:  # fmt: skip
         if text not in self.signatures:
             self.signatures.append(text)
         self._record(
@@ -70,6 +73,7 @@ class Script:
             kind=OP,
             phase=phase,
             module=self._module(module),
+            no_grad=int(no_grad),
         )
         self._use(reads, writes)
 
@@ -138,9 +142,10 @@ class Script:
 
 def train(
     world_size: int = 1, layers: int = 2, width: int = 512, tokens: int = 1024, steps: int = 2,
-    distributed: bool | None = None,
+    distributed: bool | None = None, evaluates: bool = False,
 ) -> Workload:  # fmt: skip
-    """`steps` steps; gradients are reduced over the world, one call a layer, unless told not to."""
+    """`steps` steps; gradients are reduced over the world, one call a layer, unless told not to.
+    With `evaluates` a layer runs without gradients after each step."""
     script = Script(world_size)
     n, d = tokens, width
     weights = [script.storage(4 * d * d, PARAMETER) for _ in range(layers)]
@@ -170,18 +175,24 @@ def train(
         script.marker(OPTIMIZER_END, 1)
         script.free(upstream)
         script.free(activations.pop())
+        if evaluates:
+            entry = script.storage(4 * n * d)
+            script.free(_layer(script, entry, weights[0], 0, n, d, no_grad=True))
+            script.free(entry)
     return script.workload()
 
 
-def _layer(script: Script, entry: int, weight: int, i: int, n: int, d: int) -> int:
+def _layer(
+    script: Script, entry: int, weight: int, i: int, n: int, d: int, no_grad: bool = False
+) -> int:
     out, hidden = script.storage(4 * n * d), script.storage(4 * n * d)
     script.op(
         f"aten::mm(self: float32[{n},{d}], mat2: float32[{d},{d}]) -> (out0: float32[{n},{d}])",
-        [entry, weight], [hidden], FORWARD, f"layers.{i}.linear",
+        [entry, weight], [hidden], FORWARD, f"layers.{i}.linear", no_grad,
     )  # fmt: skip
     script.op(
         f"aten::gelu(self: float32[{n},{d}]) -> (out0: float32[{n},{d}])",
-        [hidden], [out], FORWARD, f"layers.{i}.act",
+        [hidden], [out], FORWARD, f"layers.{i}.act", no_grad,
     )  # fmt: skip
     script.free(hidden)
     return out

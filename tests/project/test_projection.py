@@ -216,3 +216,32 @@ def test_another_step_can_be_chosen_and_the_first_says_that_it_makes_state():
     first = quick(train(), step=0)
     assert any("first step" in value for _, value, _ in first.figures.guesses)
     assert first.figures.workload_hash == quick(train()).figures.workload_hash
+
+
+def test_evaluation_is_reported_outside_the_step():
+    plain, evaluating = quick(train()).figures, quick(train(evaluates=True)).figures
+    assert plain.outside_step_ps == 0
+    assert evaluating.step_ps == plain.step_ps
+    assert evaluating.outside_step_ps > 0
+    assert evaluating.model_flops == plain.model_flops
+    assert "outside the step" in str(quick(train(evaluates=True)))
+
+
+@pytest.mark.parametrize(
+    ("machine", "options"),
+    [
+        ("h100", {"chips": 8}),
+        ("trn2", {"chips": 8}),
+        ("trn2", {"chips": 2, "ranks_per_chip": 4}),
+        ("trn2", {"chips": 1, "ranks_per_chip": 8}),
+    ],
+)
+def test_eight_ranks_project_on_every_kind_of_placement(machine, options):
+    p = trnsim.project(train(world_size=8), machine, **options).figures
+    assert p.ranks == 8
+    assert p.chips_used == options["chips"]
+    assert p.exposed_by_group_ps.keys() <= {"world"}
+    assert p.memory_capacity_bytes + p.memory_reserved_bytes > 0
+    assert 0 < p.interval_low_ps <= p.step_ps <= p.interval_high_ps
+    links = [advice for advice in p.advice if "link" in advice.change]
+    assert bool(links) == (options["chips"] > 1)
