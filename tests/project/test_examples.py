@@ -1,6 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
 # SPDX-FileCopyrightText: The trnsim authors
-"""The data-parallel GPT example, small, captured once: directions that must hold for any machine."""
+"""The data-parallel GPT example, small, captured once: what must hold on any machine."""
 
 import json
 import os
