@@ -23,6 +23,7 @@
 
 #include "base/hash.h"
 #include "simulate/timeline/lanes.h"
+#include "simulate/timeline/mix.h"
 
 namespace {
 
@@ -175,7 +176,7 @@ class EventSimulation {
     while (!chip.events.empty()) {
       const Event event = chip.events.top();
       chip.events.pop();
-      hash_ += mix64(seeds_[size_t(event.task)] ^ uint64_t(event.time_ps));
+      hash_ += simulate::mix_end(seeds_[size_t(event.task)], event.time_ps);
       const int32_t queue = program_.tasks[size_t(event.task)].queue;
       ++chip.head[size_t(queue)];
       chip.busy[size_t(queue)] = 0;

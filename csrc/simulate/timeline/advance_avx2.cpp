@@ -9,8 +9,8 @@
 #include <string_view>
 #include <vector>
 
-#include "base/hash.h"
 #include "simulate/timeline/bulk_view.h"
+#include "simulate/timeline/mix.h"
 
 #pragma GCC target("avx2")
 #define TRNSIM_BULK_TARGET avx2

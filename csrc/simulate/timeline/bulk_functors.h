@@ -15,13 +15,15 @@
 
 #include <cstdint>
 
-#include "base/hash.h"
 #include "simulate/timeline/bulk_view.h"
+#include "simulate/timeline/mix.h"
 
 #ifdef __CUDACC__
 #define TRN_HOST_DEVICE __host__ __device__
+#define TRN_INDEPENDENT
 #else
 #define TRN_HOST_DEVICE
+#define TRN_INDEPENDENT _Pragma("GCC ivdep")  // rows of one loop are the same or apart
 #endif
 
 namespace trnsim::simulate::TRNSIM_BULK_TARGET {
@@ -109,13 +111,73 @@ struct Advance {
 
   // Starts and ends the task as far as it goes; false when its queue has to wait.
   TRN_HOST_DEVICE bool step(const TaskRow& task, int32_t index, int32_t queue) const {
-    int64_t base[W];
     const int64_t at = at_queue(queue);
     if (!view.started[at]) {
       for (int32_t i = 0; i < task.start_deps; ++i) {
         const DepRow& dep = view.deps[task.deps_begin + i];
         if (!(dep.on_start ? has_started(dep) : has_ended(dep))) return false;
       }
+      if (task.is_simple) {
+        task.is_scaled&& tile.is_scaled ? run_simple<true>(task, at) : run_simple<false>(task, at);
+        move_on(task, at, queue);
+        return true;
+      }
+    }
+    return step_slowly(task, index, queue, at);
+  }
+
+  // No call, no bounds, at most two dependences: one pass over the lanes. What is absent reads the
+  // queue's own time, or writes to a row that nobody reads.
+  template <bool Scaled>
+  TRN_HOST_DEVICE void run_simple(const TaskRow& task, int64_t at) const {
+    int64_t nobody[W];
+    int64_t* free_ps = view.free_ps + at;
+    const int64_t* other[2] = {free_ps, free_ps};
+    int64_t lag_ps[2] = {0, 0};
+    for (int32_t i = 0; i < task.start_deps; ++i) {
+      const DepRow& dep = view.deps[task.deps_begin + i];
+      other[i] = slot(dep.slot);
+      lag_ps[i] = dep.lag_ps;
+    }
+    const int64_t *other0 = other[0], *other1 = other[1];
+    const int64_t lag0_ps = lag_ps[0], lag1_ps = lag_ps[1];
+    int64_t* start_ps = task.start_slot == kNone ? nobody : slot(task.start_slot);
+    int64_t* end_ps = task.end_slot == kNone ? nobody : slot(task.end_slot);
+    uint64_t* hashes = view.hashes + tile.lane_base + lane;
+    const int32_t* factors = view.factors + tile.lane_base + lane;
+    const uint64_t seed = task.hash_seed;
+    const uint32_t high = uint32_t(task.duration_ps >> 16),
+                   low = uint32_t(task.duration_ps & 0xffff);
+    const int64_t duration_ps = task.duration_ps;
+    TRN_INDEPENDENT
+    for (int i = 0; i < W; ++i) {
+      int64_t time = free_ps[i];
+      const int64_t least0 = other0[i] + lag0_ps, least1 = other1[i] + lag1_ps;
+      time = time < least0 ? least0 : time;
+      time = time < least1 ? least1 : time;
+      start_ps[i] = time;
+      if (Scaled) {
+        const uint64_t factor = uint32_t(factors[i]);
+        time += int64_t(high * factor + ((low * factor + 32768) >> 16));
+      } else {
+        time += duration_ps;
+      }
+      end_ps[i] = time;
+      free_ps[i] = time;
+      hashes[i] += mix_end(seed, time);
+    }
+  }
+
+  TRN_HOST_DEVICE void move_on(const TaskRow& task, int64_t at, int32_t queue) const {
+    view.heads[at] = task.next;
+    view.started[at] = 0;
+    key(queue) = task.next < role.task_count ? task.next : kClosed;
+  }
+
+  TRN_HOST_DEVICE bool step_slowly(const TaskRow& task, int32_t index, int32_t queue,
+                                   int64_t at) const {
+    int64_t base[W];
+    if (!view.started[at]) {
       start(task, at, base);
       if (task.is_call) {
         arrive(index, queue, base);
@@ -164,14 +226,6 @@ struct Advance {
     }
     const int32_t* factors = view.factors + tile.lane_base + lane;
     const int64_t high = task.duration_ps >> 16, low = task.duration_ps & 0xffff;
-    if (high <= 0xffffffff) {  // 32 x 32 -> 64 bit products
-      const uint32_t high32 = uint32_t(high), low32 = uint32_t(low);
-      for (int i = 0; i < W; ++i) {
-        const uint64_t factor = uint32_t(factors[i]);
-        time[i] += int64_t(high32 * factor + ((low32 * factor + 32768) >> 16));
-      }
-      return;
-    }
     for (int i = 0; i < W; ++i) {
       time[i] += high * factors[i] + ((low * factors[i] + 32768) >> 16);
     }
@@ -204,15 +258,13 @@ struct Advance {
     const int64_t first = tile.lane_base + lane;
     for (int i = 0; i < W; ++i) {
       view.free_ps[at + i] = time[i];
-      view.hashes[first + i] += mix64(task.hash_seed ^ uint64_t(time[i]));
+      view.hashes[first + i] += mix_end(task.hash_seed, time[i]);
     }
     if (task.is_call) {
       const int64_t call = at_call(queue);
       for (int i = 0; i < W; ++i) view.release_ps[call + i] = kNone;
     }
-    view.heads[at] = task.next;
-    view.started[at] = 0;
-    key(queue) = task.next < role.task_count ? task.next : kClosed;
+    move_on(task, at, queue);
   }
 };
 

@@ -44,7 +44,7 @@ struct BulkView {
   int64_t* arrival_ps = nullptr;  // [call queue][lane]
   int64_t* release_ps = nullptr;  // [call queue][lane] end of the call at the head, or kNone
   int64_t* times_ps = nullptr;    // [slot][lane]
-  uint64_t* hashes = nullptr;     // [lane] sum of mix64(seed ^ end)
+  uint64_t* hashes = nullptr;     // [lane] sum of mix_end
   int64_t* ended = nullptr;       // [lane] tasks that have ended
 };
 

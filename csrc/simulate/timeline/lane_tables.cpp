@@ -8,6 +8,7 @@
 #include <utility>
 
 #include "simulate/timeline/lanes.h"
+#include "simulate/timeline/mix.h"
 
 namespace trnsim::simulate {
 namespace {
@@ -62,6 +63,8 @@ class RoleMaker {
           add_dep(program_.deps[size_t(at.deps_begin + i)], bounds, row);
         }
       }
+      row.is_simple = row.is_call == 0 && row.bounds == 0 && row.start_deps <= 2 &&
+                      row.duration_ps < int64_t(1) << 48;
       tables_.tasks.push_back(row);
     }
   }

@@ -32,6 +32,7 @@ struct TaskRow {
   int16_t queue = 0;
   uint8_t is_call = 0;
   uint8_t is_scaled = 0;  // by the rank's factor
+  uint8_t is_simple = 0;  // no call, no bounds, at most two start conditions, under 2^48 ps
 };
 
 // 24 bytes. Dependences that queue order implies are left out.

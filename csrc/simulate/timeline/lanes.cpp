@@ -2,8 +2,6 @@
 // SPDX-FileCopyrightText: The trnsim authors
 #include "simulate/timeline/lanes.h"
 
-#include "base/hash.h"
-
 namespace trnsim::simulate {
 
 QueueIndex index_queues(const lower::Program& program) {
@@ -20,10 +18,6 @@ QueueIndex index_queues(const lower::Program& program) {
     index.tasks[size_t(index.first[queue] + filled[queue]++)] = int32_t(task);
   }
   return index;
-}
-
-uint64_t hash_seed(int32_t role, int32_t task) {
-  return combine(mix64(uint64_t(role)), uint64_t(task));
 }
 
 }  // namespace trnsim::simulate

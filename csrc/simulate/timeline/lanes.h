@@ -59,7 +59,4 @@ struct QueueIndex {
 };
 QueueIndex index_queues(const lower::Program& program);
 
-// The part of the Timeline's hash that (role, task) decides; mix64(seed ^ end) is the rest.
-uint64_t hash_seed(int32_t role, int32_t task);
-
 }  // namespace trnsim::simulate

@@ -6,8 +6,8 @@
 #include <functional>
 #include <queue>
 
-#include "base/hash.h"
 #include "simulate/network/transfers.h"
+#include "simulate/timeline/mix.h"
 
 namespace trnsim::simulate {
 namespace {
@@ -76,8 +76,7 @@ class ReferenceLanes final : public Lanes {
       for (size_t task = 0; task < state.end_ps.size(); ++task) {
         const int64_t end = state.end_ps[task];
         timeline.makespan_ps = std::max(timeline.makespan_ps, end);
-        timeline.hash +=
-            mix64(hash_seed(at.role, int32_t(task)) ^ uint64_t(end)) * uint64_t(at.count);
+        timeline.hash += mix_end(hash_seed(at.role, int32_t(task)), end) * uint64_t(at.count);
       }
     }
   }
