@@ -98,6 +98,9 @@ def _capture(
 
     os.environ["TRNSIM_AUTOLOAD"] = "1"  # the command asks for our device, whoever else is here
     from trnsim.capture import run_script
+    from trnsim.device import clock
+
+    clock.install(job.machine, job.placement.ranks_per_chip)
 
     return run_script(
         script,

@@ -11,7 +11,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from . import _C
+from . import _C, properties
 
 if TYPE_CHECKING:
     from trnsim import _core
@@ -19,14 +19,16 @@ if TYPE_CHECKING:
 _MARKER_FORWARD_BEGIN = 2  # of workload.h's MarkerKind
 
 
-def install(machine: _core.Machine) -> None:
-    """`torch.Event.elapsed_time` is simulated time on `machine` from here on."""
+def install(machine: _core.Machine, ranks_per_chip: int = 0) -> None:
+    """Events tell simulated time on `machine` from here on, and the device's properties are its."""
     _C.set_event_clock(EventClock(machine))
+    properties.describe(machine, ranks_per_chip)
 
 
 def remove() -> None:
-    """Back to the host's clock."""
+    """Back to the host's clock, and to the properties of the default machine."""
     _C.set_event_clock(None)
+    properties.describe(None)
 
 
 class EventClock:

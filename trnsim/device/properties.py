@@ -59,6 +59,12 @@ def properties_of(machine: Machine, ranks_per_chip: int = 0) -> DeviceProperties
     )
 
 
+def describe(machine: Machine | None, ranks_per_chip: int = 0) -> None:
+    """Makes the properties those of `machine`, or of the default one again; changes nothing else."""
+    global _chosen
+    _chosen = None if machine is None else properties_of(machine, ranks_per_chip)
+
+
 def use_machine(
     machine: Machine,
     *,
@@ -75,8 +81,8 @@ def use_machine(
         ranks_per_server: what `device_count()` says.
         only_report_out_of_memory: go on beyond the capacity, and only count it (`--no-oom`).
     """
-    global _chosen
-    _chosen = properties_of(machine, ranks_per_chip)
+    describe(machine, ranks_per_chip)
+    assert _chosen is not None
     _C.set_device_count(ranks_per_server)
     _C.set_only_report_out_of_memory(only_report_out_of_memory)
     _C.set_capacity_bytes(_chosen.total_memory)
@@ -84,8 +90,7 @@ def use_machine(
 
 def forget_machine() -> None:
     """Back to one device of unlimited memory."""
-    global _chosen
-    _chosen = None
+    describe(None)
     _C.set_device_count(1)
     _C.set_only_report_out_of_memory(False)
     _C.set_capacity_bytes(-1)

@@ -42,13 +42,18 @@ class Simulation:
     def __enter__(self) -> Self:
         from trnsim.capture import script
 
+        from trnsim.device import clock
+
         script.start_capture(self.job.world(), self._mode, self.job.capacity_bytes, self._no_oom)
+        clock.install(self.job.machine, self.job.placement.ranks_per_chip)
         self._workload = self._projection = None
         return self
 
     def __exit__(self, kind: type[BaseException] | None, *error: object) -> None:
         from trnsim.capture import script
+        from trnsim.device import clock
 
+        clock.remove()
         workload = script.stop_capture()
         if kind is None:
             self._workload = workload
