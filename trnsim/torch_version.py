@@ -14,7 +14,7 @@ from pathlib import Path
 from trnsim.errors import CaptureError
 
 _FILE = Path(__file__).parent / "lib" / "torch_minor"
-_WAY_OUT = "install trnsim again with: pip install --no-build-isolation ."
+WAY_OUT = "install trnsim again with: pip install --no-build-isolation ."
 
 
 def minor_of(version: str) -> str:
@@ -31,8 +31,8 @@ def check_torch() -> None:
     """Raises CaptureError when `_torch` was built for another minor of torch, or not at all."""
     built, installed = built_for(), metadata.version("torch")
     if built is None:
-        raise CaptureError(f"trnsim was built without its device: {_WAY_OUT}")
+        raise CaptureError(f"trnsim was built without its device: {WAY_OUT}")
     if built != minor_of(installed):
         raise CaptureError(
-            f"trnsim was built for torch {built}, and torch {installed} is installed: {_WAY_OUT}"
+            f"trnsim was built for torch {built}, and torch {installed} is installed: {WAY_OUT}"
         )

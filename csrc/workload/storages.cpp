@@ -16,6 +16,7 @@ struct Life {
   bool used = false;
   Phase made_in = Phase::other;  // phase of the first write, or of the first read without one
   bool written_in_backward = false, read_by_optimizer = false;
+  bool sent = false;  // by a collective or a message
 };
 
 std::vector<Life> lives(const Workload& workload) {
@@ -28,6 +29,7 @@ std::vector<Life> lives(const Workload& workload) {
       Life& life = out[size_t(storage)];
       if (!life.used) life.made_in = record.phase;
       life.used = true;
+      if (record.kind == RecordKind::call) life.sent = true;
       if (i >= inputs && record.phase == Phase::backward) life.written_in_backward = true;
       if (i < inputs && record.phase == Phase::optimizer) life.read_by_optimizer = true;
     }
@@ -82,6 +84,8 @@ void classify_storages(Workload& workload) {
       storage.kind = StorageKind::optimizer_state;
     else if (forward && lives_into(storage, backward))
       storage.kind = StorageKind::activation;
+    else if (life.sent)
+      storage.kind = StorageKind::communication;
   }
 }
 

@@ -278,8 +278,10 @@ std::vector<std::string> compare_workloads(const Workload& a, const Workload& b,
 void order_frees(Workload& workload);
 
 // Refines Storage::kind from how storages are used: written in backward and read by the optimizer =
-// gradient, made in an optimizer step and kept = optimizer_state, made in forward and alive into
-// backward = activation. Keeps what capture set to parameter, buffer, input or communication.
+// gradient (without an optimizer, written in backward and never freed), made in an optimizer step
+// and kept = optimizer_state, made in forward and alive into backward = activation, else part of a
+// call, such as a bucket = communication. Keeps what capture set to parameter, buffer, input or
+// communication.
 void classify_storages(Workload& workload);
 
 // One training step: records [begin, end).

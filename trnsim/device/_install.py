@@ -10,6 +10,7 @@ import types
 
 import torch
 
+from trnsim import torch_version
 from trnsim.errors import CaptureError
 
 UNCLAIMED = "privateuseone"  # torch's name of the slot while no plugin has renamed it
@@ -36,13 +37,13 @@ def check_slot(name: str) -> None:
 
 def load_extension() -> types.ModuleType:
     """The compiled half. Raises CaptureError when it does not fit the installed torch."""
+    torch_version.check_torch()
     try:
         from trnsim import _torch
     except ImportError as error:
         raise CaptureError(
             f"the compiled part of the device does not load with torch {torch.__version__} "
-            f"({error}): install trnsim again with this torch, by pip install "
-            f"--no-build-isolation --force-reinstall --no-deps trnsim"
+            f"({error}): {torch_version.WAY_OUT}"
         ) from error
     return _torch
 

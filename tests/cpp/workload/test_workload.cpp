@@ -53,6 +53,20 @@ TEST(Workload, StoragesAreClassifiedByUse) {
   EXPECT_EQ(kind(s.scratch), StorageKind::temporary);
 }
 
+TEST(Workload, ABucketThatIsNoGradientIsCommunication) {
+  Training s;
+  const int32_t bucket = s.b.storage(kMiB);
+  s.b.op(kRelu, Phase::backward, {{s.g, 1}, {bucket, 1}});
+  s.b.workload.calls.push_back({});
+  Record& call = s.b.op(kRelu, Phase::backward, {{bucket, 1}, {bucket, 2}});
+  call.kind = RecordKind::call;
+  call.payload = 0;
+  check_workload(s.b.workload);
+  classify_storages(s.b.workload);
+  EXPECT_EQ(s.b.workload.storages[size_t(bucket)].kind, StorageKind::communication);
+  EXPECT_EQ(s.b.workload.storages[size_t(s.g)].kind, StorageKind::gradient);
+}
+
 TEST(Workload, PeakOfMemoryIsTheSumByHand) {
   Training s;
   classify_storages(s.b.workload);
