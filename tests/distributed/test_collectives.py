@@ -97,6 +97,16 @@ def test_gathering_into_one_tensor_repeats_the_value(mode, size):
         assert output.tolist() == [1.0, 2.0] * size
 
 
+def test_gathers_and_scatters_in_place_read_a_slice_of_what_they_write(mode):
+    with job(4, mode, rank=1):
+        output = on_device([0.0, 1.0, 2.0, 3.0])
+        dist.all_gather_into_tensor(output, output[1:2])
+        assert output.tolist() == [1.0] * 4
+        whole = on_device([0.0, 1.0, 2.0, 3.0])
+        dist.reduce_scatter_tensor(whole[1:2], whole)
+        assert whole[1].item() == 4.0
+
+
 def test_gathering_into_a_list_repeats_the_value(mode):
     with job(4, mode):
         outputs = [torch.empty(2, device="trn") for _ in range(4)]

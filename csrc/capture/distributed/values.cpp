@@ -81,6 +81,11 @@ void reduce_values(at::Tensor& value, const ReduceOp& op, int64_t ranks) {
   }
 }
 
+// The source as a tensor that a copy into target may read: in-place gathers pass a slice of it.
+at::Tensor apart(const at::Tensor& source, const at::Tensor& target) {
+  return source.is_alias_of(target) ? source.clone() : source;
+}
+
 // Complex sums are sums of the parts; float8 has no arithmetic on the CPU and keeps its values.
 bool has_arithmetic(const at::Tensor& tensor) {
   return !c10::isFloat8Type(tensor.scalar_type());
@@ -107,7 +112,7 @@ void fill_with(const at::Tensor& output, const at::Tensor& input) {
     target->zero_();
     return;
   }
-  const at::Tensor flat = source->reshape({-1});
+  const at::Tensor flat = apart(*source, *target).reshape({-1});
   const int64_t copies = (target->numel() + flat.numel() - 1) / flat.numel();
   if (copies == 1) {
     target->copy_(flat.narrow(0, 0, target->numel()).view(target->sizes()));
@@ -130,7 +135,8 @@ void reduce_slice(const at::Tensor& output, const at::Tensor& input, int64_t ind
   std::optional<at::Tensor> target = host_values_to_write(output);
   if (!target) return;
   const int64_t length = source->numel() / count;
-  target->copy_(source->reshape({-1}).narrow(0, index * length, length).view(target->sizes()));
+  const at::Tensor slice = source->reshape({-1}).narrow(0, index * length, length);
+  target->copy_(apart(slice, *target).view(target->sizes()));
   if (has_arithmetic(*target)) reduce_values(*target, op, ranks);
 }
 
