@@ -37,7 +37,7 @@ std::optional<ScalarValue> list_value(const c10::IValue& value, bool value_only)
 
 std::optional<ScalarValue> scalar_value(const c10::IValue& value, const ArgumentFacts& argument) {
   if (argument.placement || value.isTensor() || value.isTensorList()) return std::nullopt;
-  if (argument.name == "dtype" && value.isInt()) {
+  if (argument.is_dtype && value.isInt()) {
     return std::string(workload::dtype_name(dtype_of(c10::ScalarType(value.toInt()))));
   }
   if (value.isInt()) return value.toInt();

@@ -1,0 +1,131 @@
+# SPDX-License-Identifier: Apache-2.0
+# SPDX-FileCopyrightText: The trnsim authors
+"""What phantom mode knows, what it answers by policy, and what it says when neither helps."""
+
+from __future__ import annotations
+
+import subprocess
+import sys
+
+import pytest
+import torch
+
+from trnsim import _torch
+
+BIG = 300  # BIG x BIG floats are past the size that keeps values
+
+
+def test_small_tensors_keep_their_values(phantom):
+    x = torch.ones(3, device="trn")
+    assert (x.cumsum(0) * 2).tolist() == [2.0, 4.0, 6.0]
+    counter = torch.zeros((), device="trn")
+    for _ in range(5):
+        counter += 1
+    assert counter.item() == 5
+
+
+def test_large_tensors_have_no_values_and_reads_follow_the_policy(phantom, record):
+    x = torch.randn(BIG, BIG, device="trn")
+    assert not _torch.is_known(x)
+    with record() as recording:
+        assert x.sum().item() == 1.0
+        assert bool((x > 0).any()) is False
+        assert x.argmax().item() == 1
+        assert x.cpu().unique().tolist() == [1.0]
+    assert recording.workload.unknown_reads == 4
+
+
+def test_a_read_of_a_known_value_is_no_answer_by_policy(phantom, record):
+    x = torch.ones(3, device="trn")
+    with record() as recording:
+        assert x.sum().item() == 3.0
+    assert recording.workload.unknown_reads == 0
+    assert sum("host_read" in line for line in recording.lines()) == 1
+
+
+def test_what_is_made_of_an_unknown_value_is_unknown_until_overwritten(phantom):
+    unknown = torch.randn(BIG, BIG, device="trn").sum()
+    total = torch.zeros((), device="trn")
+    total += unknown
+    assert not _torch.is_known(total)
+    total.zero_()
+    assert _torch.is_known(total)
+    assert total.item() == 0
+
+
+def test_integers_copied_from_the_host_stay_known_up_to_16_mib(phantom):
+    ids = torch.arange(1_000_000)
+    assert ids.to("trn")[-5:].tolist() == ids[-5:].tolist()
+    assert _torch.is_known(torch.zeros(2_000_000, dtype=torch.int64).to("trn"))
+    assert not _torch.is_known(torch.zeros(3_000_000, dtype=torch.int64).to("trn"))
+    assert not _torch.is_known(torch.zeros(1_000_000).to("trn"))
+
+
+def test_everything_is_selected_where_the_selection_is_unknown(phantom):
+    x = torch.randn(BIG, BIG, device="trn")
+    assert x[x > 0].shape == (BIG * BIG,)
+    assert (x > 0).nonzero().shape == (BIG * BIG, 2)
+    assert x.unique().shape == (BIG * BIG,)
+
+
+def test_shapes_that_do_not_fit_are_refused_in_both_modes(mode):
+    x = torch.ones(BIG, BIG, device="trn")
+    with pytest.raises(RuntimeError, match="doesn't match the broadcast shape"):
+        x[0].add_(x)
+    with pytest.raises(RuntimeError):
+        x + torch.ones(7, device="trn")
+    with pytest.raises(RuntimeError):
+        x @ torch.ones(7, 7, device="trn")
+
+
+def test_a_cpu_tensor_beside_a_device_tensor_is_refused(mode):
+    with pytest.raises(RuntimeError, match="found at least two devices, trn:0 and cpu"):
+        torch.ones(3, device="trn") + torch.ones(3)
+    assert (torch.ones(3, device="trn") + torch.tensor(1.0)).device.type == "trn"
+
+
+def test_over_capacity_is_out_of_memory_with_the_usual_words(mode):
+    before = _torch.capacity_bytes()
+    _torch.set_capacity_bytes(1 << 24)
+    try:
+        with pytest.raises(torch.OutOfMemoryError, match=r"Tried to allocate 64\.00 MiB"):
+            torch.empty(1 << 24, device="trn")
+        count = _torch.out_of_memory_count()
+        _torch.set_only_report_out_of_memory(True)
+        assert torch.empty(1 << 24, device="trn").numel() == 1 << 24
+        assert _torch.out_of_memory_count() == count + 1
+    finally:
+        _torch.set_only_report_out_of_memory(False)
+        _torch.set_capacity_bytes(before)
+
+
+def test_a_write_makes_another_version_and_a_view_is_not_recorded(mode, record):
+    x = torch.ones(BIG, BIG, device="trn")
+    with record() as recording:
+        x.t().view(BIG * BIG)[5:].add_(1)
+        x.mul_(2)
+    add, mul = recording.lines()
+    assert "reads s0v0" in add
+    assert "writes s0v1" in add
+    assert "reads s0v1" in mul
+    assert "writes s0v2" in mul
+
+
+def test_a_scale_that_changes_every_step_is_the_same_signature(mode, record):
+    x, y = (torch.ones(BIG, BIG, device="trn") for _ in range(2))
+    with record() as recording:
+        for step in range(5):
+            x.add_(y, alpha=0.1 * step)
+            x.mul_(0.5 * step)
+    assert recording.workload.signature_count == 2
+
+
+def test_a_native_read_of_device_memory_stops_with_a_message():
+    script = (
+        "import ctypes, torch, trnsim.device\n"
+        "x = torch.ones(4, device='trn')\n"
+        "ctypes.string_at(x.data_ptr(), 4)\n"
+    )
+    done = subprocess.run([sys.executable, "-c", script], capture_output=True, text=True)
+    assert done.returncode != 0
+    assert "trnsim: a native read of phantom memory in" in done.stderr
