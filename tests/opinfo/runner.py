@@ -81,8 +81,10 @@ def _call(op: Any, sample: Any) -> tuple[list[torch.Tensor], list[torch.Tensor]]
     return results, [g for g in gradients if g is not None]
 
 
-def _makes_tensors(sample: Any) -> bool:
-    """Without a tensor argument the default device decides where the result is."""
+def _makes_tensors(op: Any, sample: Any) -> bool:
+    """Without a tensor to follow, the default device decides where the result is."""
+    if op.name in ("linspace", "logspace"):
+        return True
     leaves = tree_leaves((sample.input, sample.args, sample.kwargs))
     return not any(isinstance(leaf, torch.Tensor) for leaf in leaves)
 
@@ -139,7 +141,7 @@ def run_op(op: Any, mode: str) -> Outcome:
             continue
         moved = sample.transform(_to_device)
         try:
-            with torch.device("trn") if _makes_tensors(sample) else nullcontext():
+            with torch.device("trn") if _makes_tensors(op, sample) else nullcontext():
                 got = _call(op, moved)
         except Exception as error:
             text = f"{type(error).__name__}: {error}".replace("\n", " ")

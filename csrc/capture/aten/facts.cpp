@@ -53,7 +53,6 @@ ArgumentFacts argument_facts(const c10::Argument& argument) {
   facts.mutated = writes(argument);
   facts.is_out = facts.mutated && argument.is_out();
   facts.value_only = value_arguments().count(argument.name()) > 0;
-  facts.is_dtype = argument.real_type()->annotation_str().find("ScalarType") != std::string::npos;
   facts.placement = argument.name() == "device" || argument.name() == "layout" ||
                     argument.name() == "pin_memory" || argument.name() == "generator";
   return facts;

@@ -19,7 +19,6 @@ struct ArgumentFacts {
   // A number whose value costs nothing (alpha, value, lr, ...): a floating one is left out of
   // signatures, or every step of a schedule would be another op.
   bool value_only = false;
-  bool is_dtype = false;      // an integer that names a type
   bool placement = false;     // device, layout, pin_memory, generator: no part of a signature
 };
 

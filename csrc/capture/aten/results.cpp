@@ -74,7 +74,10 @@ at::Tensor adopt(const at::Tensor& host, c10::IntArrayRef sizes, c10::IntArrayRe
   if (shares || host.scalar_type() != dtype || !same_layout(host, sizes, strides) ||
       int64_t(host.storage().nbytes()) != block->bytes) {
     source = at::empty_strided(sizes, strides, at::TensorOptions().dtype(dtype));
-    source.copy_(host.sizes() == sizes ? host : host.reshape(sizes));
+    // Where the CPU kernel leaves a result out that accelerators have (the saved statistics of a
+    // BatchNorm in evaluation), it is zero: no CPU kernel reads it.
+    if (host.numel() == source.numel()) source.copy_(host.reshape(sizes));
+    else source.zero_();
   }
   block->host = storage_of(source);
   block->known = true;

@@ -35,9 +35,14 @@ std::optional<ScalarValue> list_value(const c10::IValue& value, bool value_only)
   return numbers;
 }
 
+bool names_dtype(const std::string& argument) {
+  return argument == "dtype" || argument == "input_dtype" || argument == "out_dtype" ||
+         argument == "output_dtype" || argument == "cdtype";
+}
+
 std::optional<ScalarValue> scalar_value(const c10::IValue& value, const ArgumentFacts& argument) {
   if (argument.placement || value.isTensor() || value.isTensorList()) return std::nullopt;
-  if (argument.is_dtype && value.isInt()) {
+  if (names_dtype(argument.name) && value.isInt()) {
     return std::string(workload::dtype_name(dtype_of(c10::ScalarType(value.toInt()))));
   }
   if (value.isInt()) return value.toInt();
