@@ -44,7 +44,7 @@ ROOM_FILES = [path for path in CPP if path.relative_to(ROOT).parts[0] == "csrc"]
 @pytest.mark.parametrize("path", ROOM_FILES, ids=lambda p: str(p.relative_to(ROOT)))
 def test_rooms_include_only_rooms_below_them(path: Path):
     parts = path.relative_to(ROOT).parts
-    for included in re.findall(r'^#include "([^"]+)"', path.read_text(), re.M):
+    for included in re.findall(r'^#include "([^"]+)"', path.read_text(), re.MULTILINE):
         room = included.split("/")[0]
         assert room in MAY_INCLUDE[parts[1]], f"{path} includes {included}"
 

@@ -55,7 +55,8 @@ class _Layer(nn.Module):
     def forward(self, x: torch.Tensor) -> torch.Tensor:
         b, t, c = x.shape
         q, k, v = (
-            part.view(b, t, 4, c // 4).transpose(1, 2) for part in self.qkv(self.norm1(x)).split(c, 2)
+            part.view(b, t, 4, c // 4).transpose(1, 2)
+            for part in self.qkv(self.norm1(x)).split(c, 2)
         )
         y = F.scaled_dot_product_attention(q, k, v, is_causal=True)
         x = x + self.proj(y.transpose(1, 2).reshape(b, t, c))

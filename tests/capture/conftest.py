@@ -12,9 +12,9 @@ import pytest
 
 torch = pytest.importorskip("torch")
 
-import trnsim.device  # noqa: E402, F401
-from trnsim import _torch  # noqa: E402
-from trnsim.workload import Workload  # noqa: E402
+import trnsim.device  # noqa: F401
+from trnsim import _torch
+from trnsim.workload import Workload
 
 
 def use(mode: str) -> None:
@@ -54,9 +54,7 @@ class Recording:
 
     def ops(self) -> list[str]:
         """Names of the ops in order, without their namespaces."""
-        return [
-            line.split("(")[0].rsplit("::", 1)[1] for line in self.lines() if "aten::" in line
-        ]
+        return [line.split("(")[0].rsplit("::", 1)[1] for line in self.lines() if "aten::" in line]
 
 
 @contextmanager

@@ -59,8 +59,11 @@ class ResNet(nn.Module):
             nn.Conv2d(3, 16, 3, padding=1, bias=False), nn.BatchNorm2d(16), nn.ReLU()
         )
         self.first = nn.Sequential(
-            nn.Conv2d(16, 16, 3, padding=1), nn.BatchNorm2d(16), nn.ReLU(inplace=True),
-            nn.Conv2d(16, 16, 3, padding=1), nn.BatchNorm2d(16),
+            nn.Conv2d(16, 16, 3, padding=1),
+            nn.BatchNorm2d(16),
+            nn.ReLU(inplace=True),
+            nn.Conv2d(16, 16, 3, padding=1),
+            nn.BatchNorm2d(16),
         )
         self.second = nn.Sequential(nn.Conv2d(16, 32, 3, stride=2, padding=1), nn.BatchNorm2d(32))
         self.shortcut = nn.Conv2d(16, 32, 1, stride=2)

@@ -16,9 +16,7 @@ def _attention(device: str, causal: bool, masked: bool, groups: int) -> list[tor
     k = torch.randn(2, 9, 8 // groups, 16).transpose(1, 2)
     v = torch.randn(2, 9, 8 // groups, 16).transpose(1, 2)
     bias = torch.randn(2, 1, 7, 9) if masked else None
-    leaves = [
-        t if t is None else t.to(device).requires_grad_() for t in (q, k, v, bias)
-    ]
+    leaves = [t if t is None else t.to(device).requires_grad_() for t in (q, k, v, bias)]
     out = F.scaled_dot_product_attention(
         leaves[0], leaves[1], leaves[2], leaves[3], is_causal=causal, enable_gqa=groups > 1
     )
@@ -67,9 +65,7 @@ def _strides(tensors: object) -> list[tuple[int, ...] | None]:
 def _own_kernel_cases():
     aten = torch.ops.aten
     q = torch.randn(2, 100, 4, 64).transpose(1, 2)
-    yield (
-        aten._scaled_dot_product_fused_attention_overrideable.default, (q, q, q), {}
-    )
+    yield (aten._scaled_dot_product_fused_attention_overrideable.default, (q, q, q), {})
     x = torch.randn(64, 3, 20, 20).to(memory_format=torch.channels_last)
     yield aten.native_dropout.default, (x, 0.5, True), {}
     w = torch.randn(8, 3, 3, 3)
@@ -78,7 +74,8 @@ def _own_kernel_cases():
     grad = torch.randn(64, 8, 20, 20)
     yield (
         aten.convolution_backward.default,
-        (grad, x, w, [8], *convolution, [True, True, True]), {},
+        (grad, x, w, [8], *convolution, [True, True, True]),
+        {},
     )
     yield aten.embedding.default, (torch.randn(500, 64), torch.zeros(300, 20).long()), {}
     norm = torch.randn(3, 40, 200).transpose(0, 1)

@@ -63,7 +63,7 @@ def test_an_optimizer_of_many_tensors_is_a_handful_of_records(mode, record):
     stepper.step()
     with record() as recording:
         stepper.step()
-    assert recording.ops() == ["_foreach_add_", "_fused_adamw_"]
+    assert recording.ops() == ["_foreach_add_.Scalar", "_fused_adamw_"]
 
 
 def test_checkpointing_gives_the_gradients_of_the_cpu(compute):
@@ -98,5 +98,5 @@ def test_scaled_gradients_are_stepped_in_both_modes(mode):
     with _record() as recording:
         scaler.step(stepper)
         scaler.update()
-    assert "_foreach_add_" in recording.ops()
+    assert "_foreach_add_.List" in recording.ops()
     assert scaler.get_scale() == 65536.0

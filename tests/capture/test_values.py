@@ -86,6 +86,7 @@ def test_a_cpu_tensor_beside_a_device_tensor_is_refused(mode):
 
 def test_over_capacity_is_out_of_memory_with_the_usual_words(mode):
     before = _torch.capacity_bytes()
+    _torch.release_cached_memory()
     _torch.set_capacity_bytes(1 << 24)
     try:
         with pytest.raises(torch.OutOfMemoryError, match=r"Tried to allocate 64\.00 MiB"):
@@ -102,7 +103,7 @@ def test_over_capacity_is_out_of_memory_with_the_usual_words(mode):
 def test_a_write_makes_another_version_and_a_view_is_not_recorded(mode, record):
     x = torch.ones(BIG, BIG, device="trn")
     with record() as recording:
-        x.t().view(BIG * BIG)[5:].add_(1)
+        x.t()[5:].add_(1)
         x.mul_(2)
     add, mul = recording.lines()
     assert "reads s0v0" in add
@@ -126,6 +127,8 @@ def test_a_native_read_of_device_memory_stops_with_a_message():
         "x = torch.ones(4, device='trn')\n"
         "ctypes.string_at(x.data_ptr(), 4)\n"
     )
-    done = subprocess.run([sys.executable, "-c", script], capture_output=True, text=True)
+    done = subprocess.run(
+        [sys.executable, "-c", script], capture_output=True, text=True, check=False
+    )
     assert done.returncode != 0
     assert "trnsim: a native read of phantom memory in" in done.stderr

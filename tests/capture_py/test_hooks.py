@@ -11,13 +11,13 @@ import pytest
 
 torch = pytest.importorskip("torch")
 pytest.importorskip("trnsim.device")
-from torch import nn  # noqa: E402
-from torch.utils.checkpoint import checkpoint  # noqa: E402
+from jobs import records_of
+from torch import nn
+from torch.utils.checkpoint import checkpoint
 
-from jobs import records_of  # noqa: E402
-from trnsim.capture.hooks import StopCapture  # noqa: E402
-from trnsim.capture.script import start_capture, stop_capture  # noqa: E402
-from trnsim.capture.world import World  # noqa: E402
+from trnsim.capture.hooks import StopCapture
+from trnsim.capture.script import start_capture, stop_capture
+from trnsim.capture.world import World
 
 _MARKERS = ["optimizer_begin", "optimizer_end", "forward_begin", "step", "optimizer_skipped"]
 

@@ -14,9 +14,9 @@ import pytest
 torch = pytest.importorskip("torch")
 pytest.importorskip("trnsim.device")
 
-from trnsim.capture.script import run_script  # noqa: E402
-from trnsim.capture.world import World, current_world  # noqa: E402
-from trnsim.errors import CaptureError  # noqa: E402
+from trnsim.capture.script import run_script
+from trnsim.capture.world import World, current_world
+from trnsim.errors import CaptureError
 
 ONE_STEP = """
     import torch

@@ -8,9 +8,8 @@ import pytest
 
 torch = pytest.importorskip("torch")
 pytest.importorskip("trnsim.device")
-import torch.distributed as dist  # noqa: E402
-
-from jobs import calls_of, job  # noqa: E402
+import torch.distributed as dist
+from jobs import calls_of, job
 
 SIZES = [1, 2, 64, 65_536]
 

@@ -8,11 +8,10 @@ import pytest
 
 torch = pytest.importorskip("torch")
 pytest.importorskip("trnsim.device")
-import torch.distributed as dist  # noqa: E402
-from torch import nn  # noqa: E402
-from torch.nn.parallel import DistributedDataParallel  # noqa: E402
-
-from jobs import calls_of, job, records_of  # noqa: E402
+import torch.distributed as dist
+from jobs import calls_of, job, records_of
+from torch import nn
+from torch.nn.parallel import DistributedDataParallel
 
 SIZES = [1, 2, 64, 65_536]
 

@@ -147,6 +147,7 @@ def step(tokens: int | None = None) -> None:
 
 
 _install.choose_mode(_C)
+_C.install_fault_handler()
 _install.install(sys.modules[__name__])
 _C.set_host_clock_warning(streams._warn_host_clock)
 capture.install()

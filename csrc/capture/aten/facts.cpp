@@ -88,7 +88,9 @@ OpFacts facts_of(const c10::OperatorHandle& op) {
   facts.in_place = facts.mutates && returns_only_arguments && !has_out &&
                    !has_tag(op, at::Tag::inplace_view);
   facts.pointwise = has_tag(op, at::Tag::pointwise);
-  facts.dynamic_shape = has_tag(op, at::Tag::dynamic_output_shape);
+  // Indexing's shape depends on values only through masks, and the kernel has replaced those.
+  facts.dynamic_shape = has_tag(op, at::Tag::dynamic_output_shape) &&
+                        facts.name.rfind("aten::index.", 0) != 0;
   facts.is_random = has_tag(op, at::Tag::nondeterministic_seeded);
   facts.overwrites = overwriting_ops().count(facts.name) > 0;
   facts.mixes_devices = takes_host_tensors(facts.name);

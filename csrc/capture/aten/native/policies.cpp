@@ -3,11 +3,12 @@
 //
 // Shapes that values decide, for values that phantom mode does not know: everything is selected,
 // everything is distinct, everything is repeated once. The kernel counts each as a host read that
-// was answered by policy.
+// was answered by policy. Lazy zeros stand here too, as their own policy.
 #include <ATen/ExpandUtils.h>
 #include <ATen/core/Tensor.h>
 #include <ATen/ops/empty.h>
 #include <ATen/ops/empty_strided.h>
+#include <ATen/ops/zeros.h>
 
 #include "capture/aten/special.h"
 
@@ -88,7 +89,18 @@ void repeat_interleave(torch::jit::Stack& stack) {
   stack.emplace_back(at::empty({count}, repeats.options()));
 }
 
+// PyTorch's lazy zeros have no storage, so no CPU kernel can work on them: here they are zeros.
+void efficient_zeros(torch::jit::Stack& stack) {
+  const auto options = at::TensorOptions()
+                           .dtype(stack[1].toOptional<at::ScalarType>())
+                           .device(stack[3].toOptional<at::Device>());
+  const auto zeros = at::zeros(stack[0].toIntVector(), options);
+  stack.clear();
+  stack.emplace_back(zeros);
+}
+
 constexpr SpecialOp kOps[] = {
+    {"aten::_efficientzerotensor", &efficient_zeros, &efficient_zeros},
     {"aten::nonzero", nullptr, &nonzero},
     {"aten::masked_select", nullptr, &masked_select},
     {"aten::_unique", nullptr, &unique},
