@@ -36,7 +36,8 @@ class CMakeBuild(build_ext):
     """Builds every extension by one run of CMake into the folder that setuptools packs."""
 
     def run(self):
-        output = ROOT / "trnsim" if self.inplace else Path(self.build_lib).resolve() / "trnsim"
+        package = ROOT if self.in_place() else Path(self.build_lib).resolve()
+        output = package / "trnsim"
         build = Path(self.build_temp).resolve()
         build.mkdir(parents=True, exist_ok=True)
         environment = dict(os.environ)
@@ -72,9 +73,13 @@ class CMakeBuild(build_ext):
                 options.append(f"-D{name}={os.environ[name]}")
         return options + shlex.split(os.environ.get("CMAKE_ARGS", ""))
 
+    def in_place(self):
+        """Whether the modules go beside the sources: `build_ext --inplace`, `pip install -e`."""
+        return self.inplace or self.editable_mode
+
     def get_outputs(self):
         """The modules and libraries that CMake made, for setuptools' list of files."""
-        if self.inplace:
+        if self.in_place():
             return []
         return [str(path) for path in Path(self.build_lib, "trnsim").rglob("*.so")]
 
