@@ -6,6 +6,7 @@ from __future__ import annotations
 
 import pytest
 import torch
+
 from trnsim import device as trn
 from trnsim import machine
 from trnsim.device import clock

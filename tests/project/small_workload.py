@@ -6,6 +6,7 @@ gradients reduced over the world where there is one, and an optimizer."""
 from __future__ import annotations
 
 import numpy as np
+
 from trnsim._core import Workload
 
 OP, CALL, WAIT, HOST_READ, MARKER = 0, 1, 2, 3, 6

@@ -6,6 +6,7 @@ import numpy as np
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from scipy.optimize import linprog
+
 from trnsim._core import find_violation, solve_max_min
 
 MOST_LINKS, MOST_FLOWS = 5, 8

@@ -134,7 +134,7 @@ class Hooks:
         push, pop = _torch.push_module, _torch.pop_module
 
         @functools.wraps(original)
-        def __call__(module: Module, *args: Any, **kwargs: Any) -> Any:  # noqa: N807
+        def __call__(module: Module, *args: Any, **kwargs: Any) -> Any:
             paths = thread.paths
             path = path_of(module, paths)
             if not paths:
@@ -293,7 +293,7 @@ def recorded_frame(original: Callable[..., None]) -> Callable[..., None]:
     """Replaces ``_CheckpointFrame.__init__`` of the non-reentrant checkpoint."""
 
     @functools.wraps(original)
-    def __init__(  # noqa: N807
+    def __init__(
         frame: Any, recompute_fn: Callable[..., Any], *args: Any, **kwargs: Any
     ) -> None:
         original(frame, functools.partial(recomputed, recompute_fn), *args, **kwargs)

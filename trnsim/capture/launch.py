@@ -68,7 +68,7 @@ def launch_in_process(original: Callable[..., Any]) -> Callable[..., Any]:
     """Replaces the call of torchrun's launcher, for scripts and commands that use it."""
 
     @functools.wraps(original)
-    def __call__(launcher: Any, *args: Any) -> Any:  # noqa: N807
+    def __call__(launcher: Any, *args: Any) -> Any:
         world = current_world()
         if world is None:
             return original(launcher, *args)

@@ -41,7 +41,6 @@ class Simulation:
 
     def __enter__(self) -> Self:
         from trnsim.capture import script
-
         from trnsim.device import clock
 
         script.start_capture(self.job.world(), self._mode, self.job.capacity_bytes, self._no_oom)
