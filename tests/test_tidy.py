@@ -1,6 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
 # SPDX-FileCopyrightText: The trnsim authors
-"""The tree obeys its own rules: rooms include downwards, files are short, every source is licensed."""
+"""The tree obeys its own rules: rooms include downwards, files are short, sources are licensed."""
 
 import ast
 import re

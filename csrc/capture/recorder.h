@@ -53,8 +53,8 @@ void record_event(int64_t event_id, int32_t stream);
 void record_event_wait(int64_t event_id, int32_t stream);
 void record_marker(workload::MarkerKind kind, int64_t value);
 
-// The same for kernels that hold blocks already: no reference is counted. A null block (a CPU scalar)
-// is left out of neither list: its use has storage -1. Every mutated block is written once.
+// The same for kernels that hold blocks already: no reference is counted. A null block (a CPU
+// scalar) is left out of neither list: its use has storage -1. Every mutated block is written once.
 void record_blocks(int32_t signature, std::span<Block* const> inputs,
                    std::span<Block* const> outputs, std::span<Block* const> mutated,
                    bool makes_node);  // grad mode is on and an input requires a gradient

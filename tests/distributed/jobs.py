@@ -49,7 +49,8 @@ def records_of(workload) -> list[dict]:
     """The records as dictionaries, with kinds and phases by name, and modules by path."""
     enums = _core.workload_enum_names()
     tables = workload.to_columns()
-    rows = _rows(tables["records"], {"kind": enums["records.kind"], "phase": enums["records.phase"]})
+    words = {"kind": enums["records.kind"], "phase": enums["records.phase"]}
+    rows = _rows(tables["records"], words)
     for row in rows:
         row["path"] = workload.modules[row["module"]]
         row["op"] = ""

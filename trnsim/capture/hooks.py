@@ -243,7 +243,7 @@ class Hooks:
 
         @functools.wraps(original)
         def _maybe_opt_step(scaler: Any, optimizer: Any, *args: Any, **kwargs: Any) -> Any:
-            before, self._stepped = self._stepped, False
+            self._stepped = False
             result = original(scaler, optimizer, *args, **kwargs)
             if not self._stepped:
                 _torch.record_marker(_OPTIMIZER_SKIPPED, self._id_of(optimizer))

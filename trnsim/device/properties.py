@@ -60,7 +60,7 @@ def properties_of(machine: Machine, ranks_per_chip: int = 0) -> DeviceProperties
 
 
 def describe(machine: Machine | None, ranks_per_chip: int = 0) -> None:
-    """Makes the properties those of `machine`, or of the default one again; changes nothing else."""
+    """Makes the properties those of `machine`, or of the default one again."""
     global _chosen
     _chosen = None if machine is None else properties_of(machine, ranks_per_chip)
 

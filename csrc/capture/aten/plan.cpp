@@ -59,7 +59,8 @@ TensorPlan result_plan(const at::Tensor& result, const std::vector<at::Tensor>& 
     }
   }
   for (size_t i = 0; i < arguments.size(); ++i) {
-    if (!arguments[i].defined() || !result.has_storage() || result.storage().nbytes() == 0) continue;
+    if (!arguments[i].defined() || !result.has_storage() || result.storage().nbytes() == 0)
+      continue;
     if (result.storage().is_alias_of(arguments[i].storage())) {
       plan.kind = TensorPlan::Kind::view;
       plan.argument = int32_t(i);

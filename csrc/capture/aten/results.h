@@ -24,7 +24,8 @@ at::Tensor make_device_tensor(c10::IntArrayRef sizes, c10::IntArrayRef strides,
 at::Tensor adopt(const at::Tensor& host, c10::IntArrayRef sizes, c10::IntArrayRef strides,
                  c10::ScalarType dtype, c10::Device device);
 
-// One return of the op; appends the blocks of its tensors. `host` is null when nothing was computed.
+// One return of the op; appends the blocks of its tensors. `host` is null when nothing was
+// computed.
 c10::IValue make_result(const ReturnPlan& plan, const c10::IValue* host,
                         const TensorArguments& tensors, c10::Device device,
                         c10::SmallVectorImpl<Block*>& blocks);

@@ -5,9 +5,9 @@
 //
 // PyTorch's Meta kernels are mostly Python and cost 0.1 to 4 ms a call. The plan of a call depends
 // on nothing but its key: dtype, offset, sizes and strides of every tensor and the value of every
-// other argument (floating values that only scale are reduced to their type). So a plan is made once
-// per key and holds the outputs' layout and the interned signature that a record needs. One cache
-// per op, behind one mutex; a hit is one hash and one comparison of some dozen words.
+// other argument (floating values that only scale are reduced to their type). So a plan is made
+// once per key and holds the outputs' layout and the interned signature that a record needs. One
+// cache per op, behind one mutex; a hit is one hash and one comparison of some dozen words.
 #pragma once
 
 #include <ATen/core/stack.h>

@@ -7,7 +7,8 @@
 namespace trnsim::capture {
 
 SpecialOp special_op(const std::string& name) {
-  for (const SpecialOps& table : {attention_ops(), recurrent_ops(), policy_ops(), normalization_ops()}) {
+  for (const SpecialOps& table :
+       {attention_ops(), recurrent_ops(), policy_ops(), normalization_ops()}) {
     for (size_t i = 0; i < table.count; ++i) {
       if (name == table.first[i].name) return table.first[i];
     }

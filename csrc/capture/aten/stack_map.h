@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 // SPDX-FileCopyrightText: The trnsim authors
 //
-// Copies of a call's arguments with every tensor replaced, in the order of tensor_arguments: for the
-// Meta kernels and for the CPU kernels.
+// Copies of a call's arguments with every tensor replaced, in the order of tensor_arguments: for
+// the Meta kernels and for the CPU kernels.
 #pragma once
 
 #include <ATen/core/List.h>

@@ -75,8 +75,8 @@ UniformBackend::WorkPtr UniformBackend::issue(const Message& message, const Tens
   const bool on_device =
       any.empty() ? refused_device_hint_.empty() : is_trn(any.front());
   TRN_CHECK(!on_device || refused_device_hint_.empty(), capture,
-            std::string(workload::call_kind_name(message.kind)) + " of a trn tensor in a group of " +
-                "backend " + name_,
+            std::string(workload::call_kind_name(message.kind)) +
+                " of a trn tensor in a group of " + "backend " + name_,
             refused_device_hint_);
   std::vector<int32_t> calls;
   if (on_device) {

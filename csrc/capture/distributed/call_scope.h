@@ -3,9 +3,9 @@
 //
 // Ties device events to collectives. A future of torch's knows nothing of our Work: it records an
 // event when it is completed and makes the waiting stream block on it. Inside a CallScope the guard
-// marks the events that are recorded as belonging to the scope's calls; blocking on such an event is
-// then recorded as a wait for those calls. Per thread; outside of a scope, an event costs one look
-// into a table that holds the live events of calls and is usually empty.
+// marks the events that are recorded as belonging to the scope's calls; blocking on such an event
+// is then recorded as a wait for those calls. Per thread; outside of a scope, an event costs one
+// look into a table that holds the live events of calls and is usually empty.
 #pragma once
 
 #include <cstdint>

@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 // SPDX-FileCopyrightText: The trnsim authors
 //
-// What a collective leaves in tensors under the uniform-rank reading: every rank holds what this one
-// holds. So a sum over n ranks is n times the value, a gather repeats it, a scatter takes this
+// What a collective leaves in tensors under the uniform-rank reading: every rank holds what this
+// one holds. So a sum over n ranks is n times the value, a gather repeats it, a scatter takes this
 // rank's slice, and an average, a maximum or a broadcast changes nothing.
 //
 // Values that phantom mode does not know stay unknown: an output made from an unknown input becomes

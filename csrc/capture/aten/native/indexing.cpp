@@ -33,9 +33,11 @@ void expand_masks(torch::jit::Stack& stack, size_t count, size_t position) {
     const at::Tensor& mask = item.toTensor();
     for (int64_t i = 0; i < mask.dim(); ++i) {
       const int64_t dim = int64_t(indices.size()) + i;
-      TORCH_CHECK_INDEX(dim < self.dim() && mask.size(i) == self.size(dim), "The shape of the mask ",
-                        mask.sizes(), " at index ", i, " does not match the shape of the indexed "
-                        "tensor ", self.sizes(), " at index ", dim);
+      TORCH_CHECK_INDEX(dim < self.dim() && mask.size(i) == self.size(dim),
+                        "The shape of the mask ", mask.sizes(), " at index ", i,
+                        " does not match the shape of the indexed "
+                        "tensor ",
+                        self.sizes(), " at index ", dim);
     }
     const at::Tensor selected = at::nonzero(mask);
     for (int64_t i = 0; i < mask.dim(); ++i) indices.push_back(selected.select(1, i));
