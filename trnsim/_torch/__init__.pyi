@@ -1,0 +1,126 @@
+"""
+The trn device: what PyTorch runs on it, and the record of it.
+"""
+from __future__ import annotations
+import collections.abc
+import torch
+import typing
+import typing_extensions
+from . import distributed
+__all__: list[str] = ['add_note', 'begin_region', 'capacity_bytes', 'cpu_generator_for', 'current_device', 'default_generator', 'default_stream', 'device_count', 'distributed', 'end_region', 'has_event_clock', 'install_fault_handler', 'is_known', 'is_pinned_address', 'is_recording', 'live_block_count', 'mark_step', 'memory_snapshot', 'memory_stats', 'mode', 'op_count', 'out_of_memory_count', 'pop_module', 'pop_optimizer', 'pop_recomputation', 'push_module', 'push_optimizer', 'push_recomputation', 'record_marker', 'release_cached_memory', 'reset_groups', 'reset_memory_peaks', 'set_capacity_bytes', 'set_current_device', 'set_device_count', 'set_event_clock', 'set_host_clock_warning', 'set_mode', 'set_only_report_out_of_memory', 'set_parameter_count', 'set_storage_kind', 'set_world', 'snapshot_recording', 'start_memory_history', 'start_recording', 'stop_memory_history', 'stop_recording', 'stream_priority', 'stream_priority_range']
+def add_note(arg0: str) -> None:
+    ...
+def begin_region(arg0: str) -> int:
+    ...
+def capacity_bytes() -> int:
+    ...
+def cpu_generator_for(generator: torch.Generator) -> torch.Generator:
+    """
+    The CPU generator that stands at a trn generator's place.
+    """
+def current_device() -> int:
+    ...
+def default_generator(device: typing.SupportsInt | typing.SupportsIndex) -> torch.Generator:
+    ...
+def default_stream(device: typing.SupportsInt | typing.SupportsIndex) -> tuple[int, int, int]:
+    """
+    (stream id, device index, device type)
+    """
+def device_count() -> int:
+    ...
+def end_region() -> None:
+    ...
+def has_event_clock() -> bool:
+    ...
+def install_fault_handler() -> None:
+    ...
+def is_known(arg0: torch.Tensor) -> bool:
+    """
+    Does the device tensor have values?
+    """
+def is_pinned_address(address: typing.SupportsInt | typing.SupportsIndex) -> bool:
+    ...
+def is_recording() -> bool:
+    ...
+def live_block_count() -> int:
+    ...
+def mark_step(tokens: typing.SupportsInt | typing.SupportsIndex) -> None:
+    """
+    The end of a step; -1 tokens = not known.
+    """
+def memory_snapshot(device: typing.SupportsInt | typing.SupportsIndex) -> tuple:
+    """
+    (segments, trace) of a device
+    """
+def memory_stats(arg0: typing.SupportsInt | typing.SupportsIndex) -> dict:
+    ...
+def mode() -> str:
+    ...
+def op_count() -> int:
+    """
+    Ops recorded so far.
+    """
+def out_of_memory_count() -> int:
+    ...
+def pop_module() -> None:
+    ...
+def pop_optimizer() -> None:
+    ...
+def pop_recomputation() -> None:
+    ...
+def push_module(arg0: str) -> None:
+    ...
+def push_optimizer() -> None:
+    ...
+def push_recomputation() -> None:
+    ...
+def record_marker(arg0: typing.SupportsInt | typing.SupportsIndex, arg1: typing.SupportsInt | typing.SupportsIndex) -> None:
+    ...
+def release_cached_memory() -> None:
+    ...
+def reset_groups() -> None:
+    """
+    Forgets every group but the world.
+    """
+def reset_memory_peaks(arg0: typing.SupportsInt | typing.SupportsIndex) -> None:
+    ...
+def set_capacity_bytes(arg0: typing.SupportsInt | typing.SupportsIndex) -> None:
+    ...
+def set_current_device(arg0: typing.SupportsInt | typing.SupportsIndex) -> None:
+    ...
+def set_device_count(arg0: typing.SupportsInt | typing.SupportsIndex) -> None:
+    ...
+def set_event_clock(clock: collections.abc.Callable | None) -> None:
+    """
+    Installs clock(event_id) -> picoseconds, or with None the host's own clock.
+    """
+def set_host_clock_warning(warn: collections.abc.Callable) -> None:
+    ...
+def set_mode(arg0: str) -> None:
+    ...
+def set_only_report_out_of_memory(arg0: bool) -> None:
+    ...
+def set_parameter_count(count: typing.SupportsInt | typing.SupportsIndex) -> None:
+    """
+    Elements of the parameters that optimizers hold.
+    """
+def set_storage_kind(arg0: torch.Tensor, arg1: str) -> None:
+    ...
+def set_world(arg0: typing.SupportsInt | typing.SupportsIndex, arg1: typing.SupportsInt | typing.SupportsIndex, arg2: typing.SupportsInt | typing.SupportsIndex) -> None:
+    ...
+def snapshot_recording() -> typing_extensions.CapsuleType:
+    ...
+def start_memory_history(max_entries: typing.SupportsInt | typing.SupportsIndex, with_stacks: bool) -> None:
+    ...
+def start_recording() -> None:
+    ...
+def stop_memory_history() -> None:
+    ...
+def stop_recording() -> typing_extensions.CapsuleType:
+    ...
+def stream_priority(stream_id: typing.SupportsInt | typing.SupportsIndex) -> int:
+    ...
+def stream_priority_range() -> tuple[int, int]:
+    """
+    (least, greatest): lower is more urgent
+    """
