@@ -10,8 +10,6 @@ from contextlib import contextmanager
 
 import pytest
 
-torch = pytest.importorskip("torch")
-
 import trnsim.device  # noqa: F401
 from trnsim import _torch
 from trnsim.workload import Workload

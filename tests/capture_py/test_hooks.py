@@ -8,13 +8,12 @@ import contextlib
 import gc
 
 import pytest
-
-torch = pytest.importorskip("torch")
-pytest.importorskip("trnsim.device")
+import torch
 from jobs import records_of
 from torch import nn
 from torch.utils.checkpoint import checkpoint
 
+import trnsim.device  # noqa: F401
 from trnsim.capture.hooks import StopCapture
 from trnsim.capture.script import start_capture, stop_capture
 from trnsim.capture.world import World

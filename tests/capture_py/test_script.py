@@ -11,9 +11,7 @@ import textwrap
 
 import pytest
 
-torch = pytest.importorskip("torch")
-pytest.importorskip("trnsim.device")
-
+import trnsim.device  # noqa: F401
 from trnsim.capture.script import run_script
 from trnsim.capture.world import World, current_world
 from trnsim.errors import CaptureError

@@ -14,8 +14,8 @@ from typing import NamedTuple
 
 import pytest
 
-torch = pytest.importorskip("torch")
-trn = pytest.importorskip("trnsim.device")
+import trnsim.device as trn
+
 ROOT = Path(__file__).resolve().parents[2]
 
 

@@ -5,13 +5,13 @@
 from __future__ import annotations
 
 import pytest
-
-torch = pytest.importorskip("torch")
-pytest.importorskip("trnsim.device")
+import torch
 import torch.distributed as dist
 from jobs import calls_of, job, records_of
 from torch import nn
 from torch.nn.parallel import DistributedDataParallel
+
+import trnsim.device  # noqa: F401
 
 SIZES = [1, 2, 64, 65_536]
 

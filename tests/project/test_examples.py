@@ -9,11 +9,10 @@ import sys
 from pathlib import Path
 
 import pytest
+import torch  # noqa: F401
 
 import trnsim
-
-pytest.importorskip("torch")
-pytest.importorskip("trnsim._torch")
+import trnsim.device  # noqa: F401
 
 ROOT = Path(__file__).resolve().parents[2]
 SMALL = ["--layers", "2", "--width", "128", "--context", "64", "--batch", "2", "--steps", "3"]
