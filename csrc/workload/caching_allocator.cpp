@@ -113,6 +113,8 @@ int64_t CachingAllocator::block_bytes(uint64_t address) const {
   return found->second->size;
 }
 
+void CachingAllocator::reset_failures() { stats_.retries = stats_.out_of_memory = 0; }
+
 void CachingAllocator::reset_peaks() {
   stats_.allocated_peak = stats_.allocated_bytes;
   stats_.requested_peak = stats_.requested_bytes;

@@ -63,6 +63,7 @@ class CachingAllocator {
   int64_t block_bytes(uint64_t address) const;  // rounded size of a live block
   const AllocatorStats& stats() const { return stats_; }
   void reset_peaks();
+  void reset_failures();  // retries and out_of_memory start again at 0
   int64_t capacity_bytes() const { return capacity_; }
   void set_capacity_bytes(int64_t capacity_bytes) { capacity_ = capacity_bytes; }
   std::vector<SegmentInfo> segments() const;

@@ -57,6 +57,7 @@ def test_the_peak_stays_until_it_is_reset(mode: str) -> None:
 
 
 def test_the_documented_keys_are_there() -> None:
+    trn.reset_accumulated_memory_stats()
     x = torch.empty(100, device="trn")
     stats = trn.memory_stats()
     for name in ("allocated_bytes", "active_bytes", "reserved_bytes", "requested_bytes"):

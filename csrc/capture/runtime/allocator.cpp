@@ -278,6 +278,7 @@ struct TrnAllocator final : c10::DeviceAllocator {
   void resetAccumulatedStats(c10::DeviceIndex device) override {
     const std::lock_guard lock(memory().mutex);
     for_each_stat(memory().counters_of(device), [](auto& stat) { stat.reset_accumulated(); });
+    memory().device(device).reset_failures();
   }
   void resetPeakStats(c10::DeviceIndex device) override { reset_allocator_peaks(device); }
   std::pair<size_t, size_t> getMemoryInfo(c10::DeviceIndex device) override {

@@ -89,6 +89,9 @@ TEST(CachingAllocator, AtCapacityFreeSegmentsAreReturnedAndThenTheRequestFails) 
   EXPECT_EQ(allocator.stats().reserved_bytes, 22 * kMiB);
   EXPECT_EQ(allocator.allocate(4 * kMiB, 0), 0u);
   EXPECT_EQ(allocator.stats().out_of_memory, 1);
+  allocator.reset_failures();
+  EXPECT_EQ(allocator.stats().out_of_memory, 0);
+  EXPECT_EQ(allocator.stats().retries, 0);
   EXPECT_EQ(allocator.stats().allocated_bytes, 22 * kMiB);
   EXPECT_EQ(allocator.stats().reserved_peak, 22 * kMiB);
 }
