@@ -111,12 +111,19 @@ void add_guesses(Program& program, const Plan& plan, const workload::Workload& w
          "the library counts logical cores as ranks; switch points between algorithms are fitted"});
   }
   std::set<std::string> unknown;
+  bool copies_host = false;
   for (const Unit& unit : plan.units) {
     for (const Member& member : unit.members) {
+      const auto& op = workload.signature_of(workload.records[size_t(member.record)]).op;
+      copies_host |= op == "trnsim::copy_h2d" || op == "trnsim::copy_d2h";
       if (member.cost->rule_class == RuleClass::fallback) {
-        unknown.insert(workload.signature_of(workload.records[size_t(member.record)]).op);
+        unknown.insert(op);
       }
     }
+  }
+  if (copies_host) {
+    program.guesses.push_back({"copies between host and device", "at the device's own bandwidth",
+                               "too fast: the link to the host is not modelled"});
   }
   for (const std::string& op : unknown) {
     program.guesses.push_back({"op without a cost rule", op, "costed by its bytes"});

@@ -14,6 +14,11 @@ namespace {
 bool is_marker(const Record& record, MarkerKind kind) {
   return record.kind == RecordKind::marker && record.payload == int32_t(kind);
 }
+// The first op of a forward pass that autograd will walk back: where a loop without modules begins.
+bool is_differentiable_forward(const Record& record) {
+  return record.kind == RecordKind::op && record.phase == Phase::forward && !record.no_grad &&
+         record.sequence_nr >= 0;
+}
 bool is_gradient_work(const Record& record) {
   return record.phase == Phase::backward || record.phase == Phase::optimizer;
 }
@@ -46,7 +51,9 @@ std::vector<Step> find_steps(const Workload& workload) {
   bool stepped = false;  // an optimizer stepped or was skipped since the boundary
   for (int64_t i = 0; i < int64_t(records.size()); ++i) {
     const Record& record = records[size_t(i)];
-    if (is_marker(record, MarkerKind::forward_begin) && stepped && !by_hand) {
+    const bool forward_begins = is_marker(record, MarkerKind::forward_begin) ||
+                                is_differentiable_forward(record);
+    if (forward_begins && stepped && !by_hand) {
       close(i, true);
       stepped = false;
     }

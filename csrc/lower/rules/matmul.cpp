@@ -116,10 +116,15 @@ void set_runs(Cost& cost, const Signature& signature, int64_t run_limit) {
     const auto& slots = stream.is_output ? signature.outputs : signature.inputs;
     const TensorMeta& meta = slots[size_t(stream.slot)].meta;
     int64_t row = 1;
-    for (size_t i = 0; i < meta.sizes.size(); ++i) {
-      if (i < meta.strides.size() && meta.strides[i] == 1) row = std::max(row, meta.sizes[i]);
+    bool is_expanded = false;  // a value repeated, as the gradient of sum() is
+    for (size_t i = 0; i < std::min(meta.sizes.size(), meta.strides.size()); ++i) {
+      if (meta.strides[i] == 1) row = std::max(row, meta.sizes[i]);
+      is_expanded |= meta.strides[i] == 0 && meta.sizes[i] > 1;
     }
-    stream.run_bytes = std::min(run_bytes(meta), row * workload::dtype_bytes(meta.dtype));
+    // It is spread inside the chip, and costs no more than if its rows stood in memory.
+    if (is_expanded) row = std::max(row, last_size(meta));
+    const int64_t row_bytes = row * workload::dtype_bytes(meta.dtype);
+    stream.run_bytes = is_expanded ? row_bytes : std::min(run_bytes(meta), row_bytes);
     if (run_limit > 0) stream.run_bytes = std::min(stream.run_bytes, run_limit);
     stream.run_bytes = std::max<int64_t>(1, stream.run_bytes);
   }

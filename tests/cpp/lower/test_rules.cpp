@@ -51,6 +51,22 @@ TEST(Fallback, costs_its_bytes_and_a_pass_and_is_named) {
   EXPECT_TRUE(std::any_of(program.guesses.begin(), program.guesses.end(), named));
 }
 
+// The gradient of sum() is one value with strides 0: spread inside the chip, never read one by one.
+TEST(Matmul, reads_an_expanded_operand_no_slower_than_a_stored_one) {
+  const auto make = [](const std::string& strides) {
+    return cost("aten::mm(self: float32[1024,2048]" + strides +
+                    ", mat2: float32[2048,8192]) -> (out0: float32[1024,8192])",
+                one_core());
+  };
+  for (const std::string strides : {"{0,0}", "{0,1}"}) {
+    const Cost spread = make(strides), stored = make("");
+    EXPECT_LE(bytes_of(spread), bytes_of(stored));
+    for (size_t i = 0; i < stored.streams.size(); ++i) {
+      EXPECT_GE(spread.streams[i].run_bytes, stored.streams[i].run_bytes) << strides;
+    }
+  }
+}
+
 TEST(Matmul, in_float32_takes_four_times_the_tensor_cycles_and_twice_the_bytes) {
   const Cost half = cost(mm(4096, 4096, 4096), one_core());
   const Cost full = cost(mm(4096, 4096, 4096, "float32"), one_core());

@@ -36,6 +36,25 @@ TEST(Steps, AStepEndsWhenTheNextForwardBegins) {
   EXPECT_FALSE(steps[1].creates_state);
 }
 
+// A loop that calls no module has no forward_begin: the first op that autograd notes begins a step.
+TEST(Steps, ALoopWithoutModulesHasSteps) {
+  Builder b;
+  for (int64_t iteration = 0; iteration < 3; ++iteration) {
+    b.op(kOp, Phase::forward);  // a host copy, say: it has no gradient
+    b.op(kOp, Phase::forward).sequence_nr = 2 * iteration;
+    b.op(kOp, Phase::forward).sequence_nr = 2 * iteration + 1;
+    b.op(kOp, Phase::backward).no_grad = 1;
+    b.marker(MarkerKind::optimizer_begin, 7);
+    b.marker(MarkerKind::optimizer_end, 7);
+  }
+  const std::vector<Step> steps = find_steps(b.workload);
+  ASSERT_EQ(steps.size(), 3u);
+  EXPECT_EQ(steps[0].begin, 0);
+  EXPECT_EQ(steps[1].begin, 7);
+  EXPECT_EQ(steps[2].begin, 13);
+  EXPECT_TRUE(steps[2].whole);
+}
+
 TEST(Steps, MicroBatchesAndSeveralOptimizersAreOneStep) {
   Builder b;
   for (int micro = 0; micro < 3; ++micro) {
