@@ -21,7 +21,7 @@ def trnsim(*arguments, cwd=None):
         cwd=cwd,
         capture_output=True,
         text=True,
-        timeout=120,
+        timeout=300,
         check=False,
     )
 
