@@ -23,8 +23,7 @@ bool is_gradient_work(const Record& record) {
   return record.phase == Phase::backward || record.phase == Phase::optimizer;
 }
 
-// Calls visit(record, first_in_pass) for each record that is part of the step; a pass begins with
-// the step and after each backward or optimizer.
+// Calls visit(record) for each record that is part of the step.
 template <typename Visit>
 void visit_step(const Workload& workload, const Step& step, const Visit& visit) {
   const std::vector<uint8_t> outside = outside_step(workload, step);

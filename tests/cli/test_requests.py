@@ -7,23 +7,12 @@ import sys
 from pathlib import Path
 
 import pytest
+from command import trnsim
 
 from trnsim.workload import save
 from trnsim.workload.files import load
 
 SCRIPT = "print('the script ran')\n"
-
-
-def trnsim(*arguments, cwd=None):
-    """Runs the command and returns what it did."""
-    return subprocess.run(
-        [sys.executable, "-m", "trnsim", *map(str, arguments)],
-        cwd=cwd,
-        capture_output=True,
-        text=True,
-        timeout=300,
-        check=False,
-    )
 
 
 def refused(done):

@@ -3,11 +3,9 @@
 """`trnsim run`: the script is its own, and the report follows it."""
 
 import json
-import subprocess
-import sys
 import textwrap
 
-import trnsim.device  # noqa: F401
+from command import trnsim
 
 TRAIN = """
     import os, sys
@@ -29,18 +27,6 @@ def write(folder, text, name="train.py"):
     """A script of these lines."""
     (folder / name).write_text(textwrap.dedent(text))
     return folder / name
-
-
-def trnsim(*arguments, cwd=None):
-    """Runs the command and returns what it did."""
-    return subprocess.run(
-        [sys.executable, "-m", "trnsim", *map(str, arguments)],
-        cwd=cwd,
-        capture_output=True,
-        text=True,
-        timeout=300,
-        check=False,
-    )
 
 
 def test_the_script_keeps_its_arguments_and_its_prints(tmp_path):
