@@ -30,7 +30,7 @@ struct Target {
   int64_t ranks_per_chip = 1;
   int64_t cores = 1;  // physical cores of the rank; 1 on a GPU
   Rational hbm_Bps;   // of the rank, at the efficiency of long streams
-  Rational hbm_peak_Bps;
+  Rational hbm_peak_Bps, host_link_Bps;
 
   bool is_neuron() const { return architecture == machine::Architecture::neuroncore; }
   const machine::NeuronCore& core() const { return chip.neuron; }
@@ -73,7 +73,7 @@ struct Cost {
   int64_t tensor_cycles = 0, vector_cycles = 0, scalar_cycles = 0, gpsimd_cycles = 0;
   int64_t evacuation_cycles = 0;  // part of vector_cycles that an epilogue takes over
   int64_t dma_copy_ps = 0;        // SBUF to SBUF, beside the streams
-  int64_t dma_issue_ps = 0;       // descriptor generation: the DMA takes at least this
+  int64_t least_dma_ps = 0;       // descriptor generation, the link to the host: no copy is faster
   std::vector<Stream> streams;
   // The domain: fusion joins equal ones.
   int64_t elements = 0, row_length = 0;

@@ -56,7 +56,8 @@ int64_t gpu_kernel_ps(const Cost& cost, int64_t bytes, const Target& target) {
   const Rational rate = gemm_rate(cost.dtype, target);
   for (const GemmShape& shape : cost.gemms) compute_ps += gemm_ps(shape, rate, gpu);
   if (cost.attention) compute_ps += attention_ps(*cost.attention, cost, gpu);
-  return std::max({gpu.kernel_ps, compute_ps, duration_ps(bytes, target.hbm_Bps)});
+  const int64_t memory_ps = std::max(duration_ps(bytes, target.hbm_Bps), cost.least_dma_ps);
+  return std::max({gpu.kernel_ps, compute_ps, memory_ps});
 }
 
 }  // namespace trnsim::lower

@@ -44,7 +44,7 @@ class GroupCoster {
     cycles_[2] += cost.scalar_cycles;
     cycles_[3] += cost.gpsimd_cycles;
     dma_copy_ps_ += cost.dma_copy_ps;
-    dma_issue_ps_ += cost.dma_issue_ps;
+    least_dma_ps_ += cost.least_dma_ps;
     if (cost.evacuation_cycles > 0 && has_epilogue(member)) cycles_[1] -= cost.evacuation_cycles;
     for (const int32_t value : member.inputs) note_producer(value);
     for (const Stream& stream : cost.streams) {
@@ -163,7 +163,7 @@ class GroupCoster {
     const int64_t all_ps = all.duration_ps(target_);
     group_.load_ps = loads_ps - group_.load_weights_ps + dma_copy_ps_;
     group_.store_ps = all_ps - loads_ps;
-    group_.load_ps += std::max<int64_t>(0, dma_issue_ps_ - group_.dma_ps());
+    group_.load_ps += std::max<int64_t>(0, least_dma_ps_ - group_.dma_ps());
     std::sort(group_.producers.begin(), group_.producers.end());
     group_.producers.erase(std::unique(group_.producers.begin(), group_.producers.end()),
                            group_.producers.end());
@@ -193,7 +193,7 @@ class GroupCoster {
   std::array<int64_t, 4> cycles_{};
   std::map<PieceKey, Load> pieces_;
   DmaLoad loads_, stores_;
-  int64_t dma_copy_ps_ = 0, dma_issue_ps_ = 0;
+  int64_t dma_copy_ps_ = 0, least_dma_ps_ = 0;
 };
 
 }  // namespace

@@ -13,6 +13,7 @@ Target make_target(const machine::Machine& machine, int64_t ranks_per_chip) {
   target.ranks_per_chip = ranks_per_chip;
   const Rational share = Rational::of(1, ranks_per_chip);
   target.hbm_peak_Bps = machine.chip.hbm.bandwidth_Bps * share;
+  target.host_link_Bps = machine.server.host_link_Bps * share;
   target.hbm_Bps = target.hbm_peak_Bps * machine.chip.hbm.efficiency;
   if (target.is_neuron()) {
     target.cores = std::max<int64_t>(1, machine.chip.neuron.cores / ranks_per_chip);

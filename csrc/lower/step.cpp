@@ -122,8 +122,9 @@ void add_guesses(Program& program, const Plan& plan, const workload::Workload& w
     }
   }
   if (copies_host) {
-    program.guesses.push_back({"copies between host and device", "at the device's own bandwidth",
-                               "too fast: the link to the host is not modelled"});
+    program.guesses.push_back({"copies between host and device", "at the chip's share of the link",
+                               "chips of a server never wait for each other there; host memory "
+                               "that is not pinned would be slower"});
   }
   for (const std::string& op : unknown) {
     program.guesses.push_back({"op without a cost rule", op, "costed by its bytes"});

@@ -211,6 +211,7 @@ void read_torus(Reader& reader, Machine& machine) {
 void read_scale_up(Reader& reader, Machine& machine) {
   const std::string kind = reader.deciding_word("scale_up.kind", {"torus", "switch"});
   machine.server.chips = reader.whole("server.chips", number);
+  machine.server.host_link_Bps = reader.rational("server.host_link_bandwidth", bandwidth);
   machine.hop_ps = reader.time_ps("scale_up.hop_latency");
   if (kind == "torus") {
     machine.scale_up = ScaleUp::torus;

@@ -120,7 +120,8 @@ struct Chip {
 enum class ScaleUp : uint8_t { torus, one_switch };
 
 struct Server {
-  int64_t chips = 0;  // chips of one server
+  int64_t chips = 0;       // chips of one server
+  Rational host_link_Bps;  // between the host's memory and one chip, one direction
 };
 
 struct Machine {
@@ -151,7 +152,7 @@ Machine make_machine(const std::string& name, const std::string& description,
 Machine with_override(const Machine& machine, const std::string& assignment);
 // Every bandwidth (links, HBM) or rate of one kind times `factor`, for advice by re-simulation.
 // what: "hbm", "link.x", "link.y", "link.z", "link.switch", "tensor", "vector", "scalar",
-// "gpsimd", "dma", "launch", "latency". Throws MachineError on another word.
+// "gpsimd", "dma", "host_link", "launch", "latency". Throws MachineError on another word.
 // "tensor" leaves the published peaks, which MFU divides by; "launch" and "latency" divide times.
 // A factor that takes a rate past 64 bits (9.2e18 in its base unit) throws MachineError too.
 Machine scaled(const Machine& machine, const std::string& what, Rational factor);

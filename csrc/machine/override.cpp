@@ -66,6 +66,7 @@ const std::vector<Lever>& levers() {
       {"gpsimd", false, {"chip.neuroncore.gpsimd_clock"}},
       {"dma", false, {"chip.neuroncore.dma_*bandwidth", "chip.neuroncore.dma_engine_peak"}},
       {"dma", true, {"chip.neuroncore.dma_descriptor_latency"}},
+      {"host_link", false, {"server.host_link_bandwidth"}},
       {"launch", true, {"chip.neuroncore.launch_latency", "chip.gpu.host_launch_latency"}},
       {"latency",
        true,

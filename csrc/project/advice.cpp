@@ -30,6 +30,7 @@ constexpr Knob kKnobs[] = {
     {"link.y", "twice the bandwidth of the links on axis y", false, 1},
     {"link.z", "twice the bandwidth of the links on axis z", false, 2},
     {"link.switch", "twice the bandwidth of the links to the switch", false, 3},
+    {"host_link", "twice the bandwidth to the host", false, -1},
     {"launch", "no launch cost", true, -1},
     {"latency", "no latency of collective steps, hops, fill and drain", true, -1},
 };

@@ -43,6 +43,7 @@ constexpr Input kInputs[] = {
     {"collectives.*_bandwidth", "collective efficiency", false},
     {"collectives.*_latency", "collective latency", true},
     {"scale_up.hop_latency", "collective latency", true},
+    {"server.host_link_bandwidth", "host link", false},
     {"chip.neuroncore.launch_latency", "launch", true},
     {"chip.gpu.host_launch_latency", "launch", true},
     {"chip.gpu.kernel_latency", "launch", true},

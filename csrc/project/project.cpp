@@ -111,6 +111,10 @@ void add_guesses(const Case& of, const machine::Machine& machine, const lower::P
                            "a rank is a whole chip, an op is split over its cores by the LNC rule",
                            "AWS's compiler runs a rank per logical core: --ranks-per-chip"});
   }
+  if (workload.parameter_count == 0) {
+    add_guess(projection,
+              {"parameters", "unknown", "no module was called and no optimizer stepped"});
+  }
   if (workload.unknown_reads > 0) {
     add_guess(projection, {"unknown reads", std::to_string(workload.unknown_reads),
                            "the script read values that phantom mode does not know; they were "

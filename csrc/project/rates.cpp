@@ -118,8 +118,10 @@ void add_throughput(const workload::Workload& workload, const workload::Step& st
     } else if (!degree) {
       guesses.push_back({name, "unknown",
                          "no process group says over how many ranks data is spread; "
-                         "tokens_per_step gives the tokens"});
-    } else if (step_s > 0) {
+                         "--tokens-per-step gives the tokens"});
+    } else if (step_s == 0) {
+      guesses.push_back({name, "unknown", "the step takes no time"});
+    } else {
       return double(of_rank) * double(*degree) / step_s;
     }
     return std::nullopt;

@@ -184,6 +184,27 @@ def test_ops_of_an_optimizer_are_its_phase_and_its_parameters_are_counted():
     assert held.workload.parameter_count == 8 * 4 + 4
 
 
+def test_parameters_are_those_of_modules_and_optimizers_each_once():
+    with capture() as held:
+        model = nn.Sequential(nn.Linear(8, 4), nn.LazyLinear(2)).to("trn")
+        model[0].bias.requires_grad_(False)
+        model(torch.ones(2, 8).to("trn"))
+        free = torch.zeros(3, device="trn", requires_grad=True)
+        for _ in range(2):
+            step(model, torch.optim.SGD([*model[1].parameters(), free], 0.1))
+        del model, free
+    assert held.workload.parameter_count == (8 * 4 + 4) + (4 * 2 + 2) + 3
+
+
+def test_an_inference_has_parameters():
+    with capture() as held:
+        model = nn.Linear(8, 4).to("trn").eval()
+        with torch.no_grad():
+            model(torch.ones(2, 8).to("trn"))
+        del model
+    assert held.workload.parameter_count == 8 * 4 + 4
+
+
 def test_a_step_that_the_scaler_skips_is_marked():
     with capture() as held:
         model = nn.Linear(8, 4).to("trn")
@@ -238,9 +259,7 @@ def test_a_checkpointed_function_that_runs_again_is_recomputation(mode, reentran
     # Early stopping leaves out what no saved tensor needs: the last product of a block.
     assert set(again) <= set(forward)
     assert len(again) == (4 if reentrant else 2)
-    assert not any(
-        "native_layer_norm_backward" in r["op"] for r in by_phase["recomputation"]
-    )
+    assert not any("native_layer_norm_backward" in r["op"] for r in by_phase["recomputation"])
     assert any("native_layer_norm_backward" in r["op"] for r in by_phase["backward"])
     assert len(held.workload.find_steps()) == 1
 

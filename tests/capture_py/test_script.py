@@ -161,9 +161,18 @@ def test_a_script_sees_the_simulated_job_as_torchrun_would_say_it(script, capsys
     assert os.environ["RANK"] == "5" and "LOCAL_RANK" not in os.environ
 
 
-def test_on_one_rank_a_script_runs_as_under_plain_python(script, capsys):
-    run_script(script("import os\nstep()\nprint('RANK' in os.environ)\n"))
-    assert capsys.readouterr().out == "False\n"
+def test_one_rank_is_a_job_of_one(script, capsys):
+    path = script(
+        """
+        import torch.distributed as dist
+        dist.init_process_group()
+        step()
+        print(dist.get_world_size(), dist.get_rank())
+        """
+    )
+    result = run_script(path)
+    assert capsys.readouterr().out == "1 0\n"
+    assert result.workload.world_size == 1
 
 
 def test_a_script_without_a_process_group_uses_one_of_the_chips(script):

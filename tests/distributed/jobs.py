@@ -18,7 +18,7 @@ from trnsim.capture.world import World
 def job(world_size: int, mode: str, rank: int = 0, ranks_per_server: int | None = None):
     """A capture of one rank in a world that has its default process group."""
     gc.collect()
-    start_capture(World(rank, world_size, ranks_per_server, torchrun=True), mode)
+    start_capture(World(rank, world_size, ranks_per_server), mode)
     holder = Job()
     try:
         dist.init_process_group()

@@ -12,7 +12,7 @@ import pytest
 import torch  # noqa: F401
 
 import trnsim
-import trnsim.device  # noqa: F401
+import trnsim.device
 
 ROOT = Path(__file__).resolve().parents[2]
 SMALL = ["--layers", "2", "--width", "128", "--context", "64", "--batch", "2", "--steps", "3"]

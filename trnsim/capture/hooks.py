@@ -18,6 +18,7 @@ from typing import Any
 
 import torch
 from torch.nn import Module
+from torch.utils.weak import WeakIdKeyDictionary
 
 from trnsim import _torch
 
@@ -114,7 +115,8 @@ class Hooks:
     def __init__(self, stop_after_step: int | None = None) -> None:
         self.stop_after_step = stop_after_step
         self.devices: dict[str, None] = {}  # kinds of device seen, in the order of their sight
-        self.parameter_count = 0
+        self.parameter_count = 0  # of the modules that were called and the optimizers that stepped
+        self._known_parameters = WeakIdKeyDictionary()
         self._modules = ModulePaths()
         self._seen_roots: weakref.WeakSet[Module] = weakref.WeakSet()
         self._thread = _PerThread()
@@ -155,7 +157,7 @@ class Hooks:
         if module not in self._seen_roots:
             self._seen_roots.add(module)
             for parameter in module.parameters():
-                _torch.set_storage_kind(parameter, "parameter")
+                self._add_parameter(parameter)
             for buffer in module.buffers():
                 _torch.set_storage_kind(buffer, "buffer")
         samples = -1
@@ -175,6 +177,13 @@ class Hooks:
             if self._steps == self.stop_after_step:
                 raise StopCapture
         _torch.record_marker(_FORWARD_BEGIN, samples)
+
+    def _add_parameter(self, parameter: torch.Tensor) -> None:
+        if parameter in self._known_parameters or torch.nn.parameter.is_lazy(parameter):
+            return
+        self._known_parameters[parameter] = None
+        self.parameter_count += parameter.numel()
+        _torch.set_storage_kind(parameter, "parameter")
 
     # --- optimizers -----------------------------------------------------------------------------
 
@@ -221,8 +230,7 @@ class Hooks:
         for group in optimizer.param_groups:
             for parameter in group["params"]:
                 self.devices[parameter.device.type] = None
-                self.parameter_count += parameter.numel()
-                _torch.set_storage_kind(parameter, "parameter")
+                self._add_parameter(parameter)
 
     def _after_step(self, optimizer: Any, args: Any, kwargs: Any) -> None:
         self._leave_optimizer()
@@ -293,9 +301,7 @@ def recorded_frame(original: Callable[..., None]) -> Callable[..., None]:
     """Replaces ``_CheckpointFrame.__init__`` of the non-reentrant checkpoint."""
 
     @functools.wraps(original)
-    def __init__(
-        frame: Any, recompute_fn: Callable[..., Any], *args: Any, **kwargs: Any
-    ) -> None:
+    def __init__(frame: Any, recompute_fn: Callable[..., Any], *args: Any, **kwargs: Any) -> None:
         original(frame, functools.partial(recomputed, recompute_fn), *args, **kwargs)
 
     return __init__

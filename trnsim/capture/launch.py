@@ -73,8 +73,6 @@ def launch_in_process(original: Callable[..., Any]) -> Callable[..., Any]:
         if world is None:
             return original(launcher, *args)
         _note(world, launcher._config.nproc_per_node)
-        if not world.torchrun:
-            os.environ.update(world.environment())
         entry = launcher._entrypoint
         if callable(entry):
             return {world.local_rank: entry(*args)}

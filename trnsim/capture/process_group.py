@@ -82,11 +82,9 @@ def _rank_and_size(init_method: str | None, rank: int, size: int) -> tuple[int, 
     """As torch's rendezvous reads them: arguments, then the URL, then the environment."""
     query = parse_qs(urlparse(init_method or "env://").query)
     if rank < 0:
-        rank = int(query.get("rank", [os.environ.get("RANK", -1)])[0])
+        rank = int(query.get("rank", [os.environ.get("RANK", "-1")])[0])
     if size < 0:
-        size = int(query.get("world_size", [os.environ.get("WORLD_SIZE", -1)])[0])
-    if current_world() is not None and current_world().world_size == 1:
-        rank, size = max(rank, 0), max(size, 1)
+        size = int(query.get("world_size", [os.environ.get("WORLD_SIZE", "-1")])[0])
     return rank, size
 
 
@@ -177,9 +175,7 @@ def verify_params_of_identical_ranks(original: Callable[..., Any]) -> Callable[.
             return original(process_group, params, logger)
         shape_count = sum(2 * parameter.dim() for parameter in params)
         counts = torch.zeros(1, dtype=torch.int64, device=params[0].device)
-        gathered = torch.empty(
-            process_group.size(), dtype=torch.int64, device=params[0].device
-        )
+        gathered = torch.empty(process_group.size(), dtype=torch.int64, device=params[0].device)
         process_group._allgather_base(gathered, counts).wait()  # the name that every version has
         shapes = torch.zeros(max(1, shape_count), dtype=torch.int64, device=params[0].device)
         root = distributed_c10d.get_global_rank(process_group, 0)

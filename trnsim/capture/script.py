@@ -226,16 +226,14 @@ class _Run:
         sys.path.insert(0, first)
         try:
             if self._is_module:
-                self._globals = runpy.run_module(
-                    self._target, run_name="__main__", alter_sys=True
-                )
+                self._globals = runpy.run_module(self._target, run_name="__main__", alter_sys=True)
             else:
                 self._globals = runpy.run_path(self._target, run_name="__main__")
         except StopCapture:
             pass
         except SystemExit as exit_:
             self.exit_code = _code_of(exit_)
-        except Exception as exception:
+        except Exception as exception:  # noqa: BLE001 - the script's own, whatever it is
             self.exit_code, self.exception = 1, exception
             _strip(exception, set())
             sys.excepthook(type(exception), exception, exception.__traceback__)

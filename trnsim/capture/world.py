@@ -43,8 +43,6 @@ class World:
         ranks_per_server: ranks of one server, which is what ``device_count()`` says. The whole job
             when it is smaller; a single server when None.
         chips: number of chips that the ranks run on, for messages; ``world_size`` when None.
-        torchrun: set the variables that torchrun sets in its workers. None: only when there is
-            more than one rank, so that on one rank a script runs as under plain ``python``.
 
     Raises:
         CaptureError: when a count is less than 1 or the rank is not in the world.
@@ -54,7 +52,6 @@ class World:
     world_size: int = 1
     ranks_per_server: int | None = None
     chips: int | None = None
-    torchrun: bool | None = None
     formed_group: bool = field(default=False, init=False)
 
     def __post_init__(self) -> None:
@@ -70,8 +67,6 @@ class World:
             raise CaptureError(f"{self.ranks_per_server} ranks per server: use 1 or more")
         if self.chips is None:
             self.chips = self.world_size
-        if self.torchrun is None:
-            self.torchrun = self.world_size > 1
 
     @property
     def local_world_size(self) -> int:
@@ -112,8 +107,7 @@ class World:
         global _current
         before = {name: os.environ.pop(name, None) for name in _TORCHRUN_VARIABLES}
         outer, _current = _current, self
-        if self.torchrun:
-            os.environ.update(self.environment())
+        os.environ.update(self.environment())
         try:
             yield self
         finally:

@@ -38,6 +38,10 @@ Overrides = Annotated[
     list[str] | None,
     typer.Option("--set", metavar="KEY=VALUE", help="Change a figure of the machine; repeatable."),
 ]
+TokensPerStep = Annotated[
+    int | None,
+    typer.Option(metavar="N", min=0, help="Tokens of all ranks in a step, where we cannot tell."),
+]
 Out = Annotated[
     Path | None,
     typer.Option(metavar="DIR", help="Leave a Perfetto trace and the run's own file here."),

@@ -31,6 +31,7 @@ def project(
     step: options.Step = None,
     top: options.Top = 10,
     overrides: options.Overrides = None,
+    tokens_per_step: options.TokensPerStep = None,
     out: options.Out = None,
     as_json: options.Json = False,
 ) -> None:
@@ -61,6 +62,7 @@ def project(
         chips=job.placement.chips,
         ranks_per_chip=job.placement.ranks_per_chip,
         step=step,
+        tokens_per_step=tokens_per_step,
         top=top,
     )
     if out is not None:

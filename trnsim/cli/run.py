@@ -47,6 +47,7 @@ def run(
     ] = False,
     top: options.Top = 10,
     overrides: options.Overrides = None,
+    tokens_per_step: options.TokensPerStep = None,
     no_oom: Annotated[
         bool, typer.Option("--no-oom", help="Report too little memory instead of raising.")
     ] = False,
@@ -55,8 +56,8 @@ def run(
 ) -> None:
     """Run a training script, unchanged, and say how long a step takes on a machine.
 
-    The script gets the device "trn" and, with more than one rank, torchrun's variables; it runs
-    once, as rank 0. Its prints, exceptions and exit code are its own.
+    The script gets the device "trn" and torchrun's variables; it runs once, as rank 0. Its prints,
+    exceptions and exit code are its own.
     """
     from trnsim.job import make_job
 
@@ -71,7 +72,7 @@ def run(
     if captured.exit_code != 0:
         _explain(captured)
         raise typer.Exit(captured.exit_code)
-    projection = _project(captured.workload, job, step, top)
+    projection = _project(captured.workload, job, step, top, tokens_per_step)
     if out is not None:
         command = [*(["-m"] if is_module else []), script, *(arguments or [])]
         _write(out, projection, job, script, command)
@@ -125,7 +126,9 @@ def _explain(captured: Any) -> None:
         )
 
 
-def _project(workload: Any, job: Job, step: int | None, top: int) -> Any:
+def _project(
+    workload: Any, job: Job, step: int | None, top: int, tokens_per_step: int | None
+) -> Any:
     import trnsim
 
     place = job.placement
@@ -136,6 +139,7 @@ def _project(workload: Any, job: Job, step: int | None, top: int) -> Any:
         ranks_per_chip=place.ranks_per_chip,
         step=step,
         top=top,
+        tokens_per_step=tokens_per_step,
     )
 
 

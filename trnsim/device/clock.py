@@ -75,9 +75,7 @@ def _record_ends_ps(workload: _core.Workload, machine: _core.Machine, count: int
     place = _core.make_placement(machine, 1, 0, machine.ranks_per_chip_allowed[0])
     program = _core.lower_step(alone, alone.choose_step(), machine, place, "", "")
     system = _core.make_system(program, machine, _core.make_topology(machine, 1), place, 1)
-    timeline = _core.simulate_step(
-        system, _core.Engine.bulk, _core.Backend.cpp, False, True, None
-    )
+    timeline = _core.simulate_step(system, _core.Engine.bulk, _core.Backend.cpp, False, True, None)
     ends = [0] * count
     op_ends: dict[int, int] = {}
     for op, end in zip(program.tasks["op"].tolist(), timeline.rank_ends_ps(0), strict=True):

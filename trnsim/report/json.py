@@ -47,7 +47,7 @@ def to_json(projection: Projection) -> dict[str, Any]:
         "mfu": p.mfu,
         "mfu_causal": p.mfu_causal,
         "model_flops": p.model_flops,
-        "parameters": p.parameters,
+        "parameters": p.parameters or None,
         "memory_peak_bytes": p.memory_peak_bytes,
         "memory_capacity_bytes": p.memory_capacity_bytes,
         "memory_reserved_bytes": p.memory_reserved_bytes,

@@ -13,7 +13,6 @@ the same bytes. A file is written beside its place and renamed, so a reader neve
 
 from __future__ import annotations
 
-import io
 import json
 import os
 import zipfile
@@ -176,9 +175,9 @@ def _encode(table: str, columns: dict[str, Any]) -> bytes:
         arrays["splits"] = pa.LargeListArray.from_arrays(
             columns["splits_offsets"], columns["splits_values"]
         )
-    sink = io.BytesIO()
+    sink = pa.BufferOutputStream()
     parquet.write_table(pa.table(arrays), sink, compression="zstd")
-    return sink.getvalue()
+    return sink.getvalue().to_pybytes()
 
 
 def _decode(table: str, content: bytes) -> dict[str, Any]:
@@ -186,10 +185,12 @@ def _decode(table: str, content: bytes) -> dict[str, Any]:
     import pyarrow as pa
     from pyarrow import parquet
 
+    # In this thread alone: a reader's thread that still holds a Python object when the interpreter
+    # ends stops the process.
+    file = parquet.ParquetFile(pa.BufferReader(content), pre_buffer=False)
+    read = file.read(use_threads=False)
     columns: dict[str, Any] = {}
-    for column, values in zip(
-        (read := parquet.read_table(io.BytesIO(content))).column_names, read.columns
-    ):
+    for column, values in zip(read.column_names, read.columns, strict=True):
         array = values.combine_chunks()
         array = array if isinstance(array, pa.Array) else pa.concat_arrays(array.chunks)
         names = _names(table, column)

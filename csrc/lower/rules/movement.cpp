@@ -74,6 +74,15 @@ CostFunction moved(Fusion fusion) {
   };
 }
 
+// Between the host's memory and the HBM, at the rank's share of the link to the host.
+Cost host_copy(const Signature& signature, const Target& target) {
+  Cost cost = make_cost(signature, target, "movement", Fusion::alone);
+  int64_t bytes = 0;
+  for (const Stream& stream : cost.streams) bytes = std::max(bytes, stream.bytes);
+  cost.least_dma_ps = duration_ps(bytes, target.host_link_Bps);
+  return cost;
+}
+
 Cost fill(const Signature& signature, const Target& target) {
   Cost cost = make_cost(signature, target, "movement", Fusion::pointwise);
   // zeros_like and its kin read nothing of their argument.
@@ -141,9 +150,8 @@ new_full scalar_tensor _foreach_zero _efficientzerotensor)")) {
        {"arange", "linspace", "range", "tril", "triu", "eye", "tril_indices", "triu_indices"}) {
     add(op, pattern);
   }
-  // Between the host and the HBM: the DMA of the HBM side; the host link is not modelled.
   for (const char* op : {"trnsim::copy_h2d", "trnsim::copy_d2h"}) {
-    registry.add({op, "movement", kSource, moved(Fusion::alone)});
+    registry.add({op, "movement", "HARDWARE 3 'host link'", host_copy});
   }
   register_nothing(registry);
 }

@@ -104,7 +104,7 @@ Cost nll_forward(const Signature& signature, const Target& target) {
     }
     cost.vector_cycles = core.select(per_partition(rows, target));
   }
-  cost.dma_issue_ps = issue_ps;
+  cost.least_dma_ps = issue_ps;
   if (Stream* stream = read_stream(cost, 0)) {
     stream->bytes = rows * workload::dtype_bytes(input.dtype);
     stream->run_bytes = workload::dtype_bytes(input.dtype);
@@ -143,7 +143,7 @@ Cost cross_entropy(const Signature& signature, const Target& target) {
   cost.vector_cycles =
       tiles * (chunks * (2 * core.reduce(chunk) + core.tensor_scalar(chunk) + 6 * mii) + 3 * mii);
   cost.scalar_cycles = tiles * (chunks * core.activation_reduce(chunk) + mii);
-  cost.dma_issue_ps = ceil_div(ceil_div(rows, target.cores) * machine.dge_ps, machine.dge_count);
+  cost.least_dma_ps = ceil_div(ceil_div(rows, target.cores) * machine.dge_ps, machine.dge_count);
   return cost;
 }
 

@@ -65,6 +65,7 @@ machine::Machine trainium(int64_t planes) {
   library.in_chip_copy_Bps = Rational::parse("736e9");
   machine.chip.ranks_per_chip_allowed = {1, 4, 8};
   machine.server.chips = 16;
+  machine.server.host_link_Bps = Rational::parse("31e9");
   machine.torus = {4, 4, planes};
   machine.torus_axis_Bps = {Rational::parse("128e9"), Rational::parse("128e9"),
                             Rational::parse("64e9")};
@@ -77,6 +78,7 @@ machine::Machine hopper() {
   machine.chip.architecture = machine::Architecture::gpu;
   machine.scale_up = machine::ScaleUp::one_switch;
   machine.server.chips = 8;
+  machine.server.host_link_Bps = Rational::parse("55e9");
   machine.max_chips = 8;
   machine.chip.ranks_per_chip_allowed = {1};
   machine.chip.hbm = {80LL << 30, 0, Rational::parse("3.35e12"), Rational::parse("0.9")};

@@ -51,6 +51,22 @@ TEST(Fallback, costs_its_bytes_and_a_pass_and_is_named) {
   EXPECT_TRUE(std::any_of(program.guesses.begin(), program.guesses.end(), named));
 }
 
+TEST(Movement, copies_with_the_host_take_the_rank_s_share_of_its_link) {
+  const std::string batch = "(src: float32[31,1000000]) -> (out0: float32[31,1000000])";
+  const auto step_ps = [&](const std::string& op, const machine::Machine& machine,
+                           int64_t ranks_per_chip) {
+    Script script;
+    script.op(op + batch, {"x"}, {"y"});
+    const Program program = script.lower(machine, 1, ranks_per_chip);
+    return program.ops.at(0).bound_ps;
+  };
+  for (const std::string op : {"trnsim::copy_h2d", "trnsim::copy_d2h"}) {
+    EXPECT_EQ(step_ps(op, trainium(1), 1), 4'000'000'000);  // 124 MB at 31 GB/s
+    EXPECT_EQ(step_ps(op, trainium(1), 4), 16'000'000'000);
+  }
+  EXPECT_EQ(step_ps("trnsim::copy_h2d", hopper(), 1), 2'254'545'455);  // at 55 GB/s
+}
+
 // The gradient of sum() is one value with strides 0: spread inside the chip, never read one by one.
 TEST(Matmul, reads_an_expanded_operand_no_slower_than_a_stored_one) {
   const auto make = [](const std::string& strides) {

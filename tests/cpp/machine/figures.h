@@ -50,6 +50,7 @@ inline std::vector<Figure> gpu_figures(int chips = 8) {
   set(f, "collectives.ring_step_latency", "2", "us");
   set(f, "collectives.link_efficiency", "37/45", "1");
   set(f, "server.chips", std::to_string(chips), "1");
+  set(f, "server.host_link_bandwidth", "50", "GB/s");
   set(f, "scale_up.kind", "switch", "word");
   set(f, "scale_up.port_bandwidth", "400", "GB/s");
   set(f, "scale_up.hop_latency", "0", "ns");

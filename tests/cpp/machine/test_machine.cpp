@@ -191,8 +191,8 @@ TEST(Scaled, tensor_keeps_the_peaks_that_mfu_divides_by) {
 
 TEST(Scaled, works_for_every_word_that_scalable_lists_and_no_other) {
   const Machine machine = torus_machine(4, 4, 1, 16);
-  const std::vector<std::string> expected = {"hbm",    "link.x", "link.y", "tensor",
-                                             "vector", "launch", "latency"};
+  const std::vector<std::string> expected = {"hbm",    "link.x",    "link.y", "tensor",
+                                             "vector", "host_link", "launch", "latency"};
   EXPECT_EQ(scalable(machine), expected);
   for (const std::string& what : expected)
     EXPECT_NE(scaled(machine, what, {3, 2}).hash, machine.hash);
