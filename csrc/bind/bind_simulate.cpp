@@ -6,6 +6,7 @@
 #include "base/hash.h"
 #include "bind/bind.h"
 #include "simulate/network/certificate.h"
+#include "simulate/network/solver.h"
 #include "simulate/timeline.h"
 
 namespace py = pybind11;
@@ -43,19 +44,12 @@ py::array_t<int64_t> view_rank(const py::object& self, int64_t rank) {
               timeline.first_task[size_t(rank) + 1], self);
 }
 
-struct Net {
-  std::vector<int128> capacities;
+// Every flow of the list is active.
+simulate::Network make_network(const std::vector<int64_t>& capacities,
+                               const std::vector<std::vector<std::pair<int32_t, int64_t>>>& flows) {
   std::vector<fold::Variable> variables;
-  simulate::Problem problem;
-};
-
-std::unique_ptr<Net> make_net(const std::vector<int64_t>& capacities,
-                              const std::vector<std::vector<std::pair<int32_t, int64_t>>>& flows) {
-  auto net = std::make_unique<Net>();
-  net->capacities.assign(capacities.begin(), capacities.end());
   for (const auto& uses : flows) {
-    net->problem.flows.push_back(int32_t(net->variables.size()));
-    auto& variable = net->variables.emplace_back();
+    auto& variable = variables.emplace_back();
     for (const auto& [link, weight] : uses) {
       if (link < 0 || size_t(link) >= capacities.size() || weight < 1) {
         throw py::value_error("a flow uses links of the net with weights of at least 1");
@@ -63,9 +57,9 @@ std::unique_ptr<Net> make_net(const std::vector<int64_t>& capacities,
       variable.uses.push_back({link, weight});
     }
   }
-  net->problem.capacities = &net->capacities;
-  net->problem.variables = &net->variables;
-  return net;
+  simulate::Network network({capacities.begin(), capacities.end()}, variables);
+  for (size_t flow = 0; flow < flows.size(); ++flow) network.enter(int32_t(flow));
+  return network;
 }
 
 void bind_network(py::module_& module) {
@@ -73,9 +67,10 @@ void bind_network(py::module_& module) {
       "solve_max_min",
       [](const std::vector<int64_t>& capacities,
          const std::vector<std::vector<std::pair<int32_t, int64_t>>>& flows, bool reference) {
-        const auto net = make_net(capacities, flows);
-        return reference ? simulate::solve_reference(net->problem)
-                         : simulate::solve_levels(net->problem);
+        const simulate::Network network = make_network(capacities, flows);
+        const auto solver =
+            reference ? simulate::make_reference_solver() : simulate::make_heap_solver();
+        return solver->allocate(network);
       },
       py::arg("capacities"), py::arg("flows"), py::arg("reference"));
   module.def(
@@ -83,7 +78,12 @@ void bind_network(py::module_& module) {
       [](const std::vector<int64_t>& capacities,
          const std::vector<std::vector<std::pair<int32_t, int64_t>>>& flows,
          const std::vector<int64_t>& rates) {
-        return simulate::find_violation(make_net(capacities, flows)->problem, rates);
+        if (rates.size() != flows.size()) throw py::value_error("one rate a flow");
+        simulate::Network network = make_network(capacities, flows);
+        for (size_t flow = 0; flow < rates.size(); ++flow) {
+          network.set_rate(int32_t(flow), rates[flow]);
+        }
+        return simulate::find_violation(network);
       },
       py::arg("capacities"), py::arg("flows"), py::arg("rates"));
 }

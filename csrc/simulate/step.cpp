@@ -6,6 +6,7 @@
 #include <tuple>
 
 #include "simulate/deadlock.h"
+#include "simulate/network/repair.h"
 #include "simulate/timeline/bulk.h"
 #include "simulate/timeline/reference.h"
 
@@ -37,14 +38,18 @@ std::unique_ptr<Lanes> make_lanes(const fold::System& system, const SimulateOpti
   return make_bulk_lanes(system, backend, options.keep_times);
 }
 
+std::unique_ptr<Solver> make_solver(const SimulateOptions& options) {
+  if (options.engine == Engine::reference) return make_reference_solver();
+  return std::make_unique<Repair>(make_heap_solver(), RepairLimits{});
+}
+
 }  // namespace
 
 Step::Step(std::shared_ptr<const fold::System> system, const SimulateOptions& options)
     : system_(std::move(system)),
       options_(options),
       table_(*system_),
-      transfers_(*system_, options.engine == Engine::reference ? solve_reference : solve_levels,
-                 options.certify),
+      transfers_(*system_, make_solver(options), options.certify),
       instances_(size_t(table_.instance_count())) {
   lanes_ = make_lanes(*system_, options, engine_);
   for (const fold::Rank& rank : system_->ranks) {

@@ -6,45 +6,44 @@
 #include <unordered_map>
 
 namespace trnsim::simulate {
-namespace {
 
-struct LinkLoad {
+int64_t closing_level(const Network& network, int32_t link) {
   int128 load = 0;
-  int64_t top = -1;  // M_l
-  int128 top_weight = 0;
-};
+  int64_t top = 0, top_weight = 0;
+  for (const Member& member : network.members(link)) {
+    const int64_t rate = network.rate(member.flow);
+    load += int128(member.weight) * rate;
+    if (rate > top) {
+      top = rate;
+      top_weight = 0;
+    }
+    top_weight += rate == top ? member.weight : 0;
+  }
+  const int128 capacity = network.capacity(link);
+  const bool holds = capacity == 0 ? top == 0 : load - top_weight < capacity;
+  if (!holds) return -1;
+  return load >= capacity ? top : kOpen;
+}
 
-}  // namespace
-
-std::string find_violation(const Problem& problem, const std::vector<int64_t>& rates) {
-  TRN_ASSERT(rates.size() == problem.flows.size(), "one rate a flow");
-  const auto uses = [&](size_t i) -> const std::vector<fold::LinkUse>& {
-    return (*problem.variables)[size_t(problem.flows[i])].uses;
-  };
-  std::unordered_map<int32_t, LinkLoad> links;
-  for (size_t i = 0; i < rates.size(); ++i) {
-    if (rates[i] < 0) return "flow " + std::to_string(problem.flows[i]) + " has no rate";
-    for (const auto& use : uses(i)) {
-      LinkLoad& link = links[use.link];
-      link.load += int128(use.weight) * rates[i];
-      if (rates[i] > link.top) {
-        link.top = rates[i];
-        link.top_weight = 0;
+std::string find_violation(const Network& network) {
+  std::unordered_map<int32_t, int64_t> levels;
+  for (const int32_t flow : network.active()) {
+    if (network.rate(flow) < 0) return "flow " + std::to_string(flow) + " has no rate";
+    for (const Use& use : network.uses(flow)) {
+      const auto [found, added] = levels.try_emplace(use.link, 0);
+      if (!added) continue;
+      found->second = closing_level(network, use.link);
+      if (found->second < 0) {
+        return "link " + std::to_string(use.link) + " was full one level lower";
       }
-      if (rates[i] == link.top) link.top_weight += use.weight;
     }
   }
-  for (const auto& [id, link] : links) {
-    const int128 capacity = (*problem.capacities)[size_t(id)];
-    const bool holds = capacity == 0 ? link.top == 0 : link.load - link.top_weight < capacity;
-    if (!holds) return "link " + std::to_string(id) + " was full one level lower";
-  }
-  for (size_t i = 0; i < rates.size(); ++i) {
-    const bool stopped = std::any_of(uses(i).begin(), uses(i).end(), [&](const auto& use) {
-      const LinkLoad& link = links[use.link];
-      return link.load >= (*problem.capacities)[size_t(use.link)] && link.top == rates[i];
+  for (const int32_t flow : network.active()) {
+    const auto uses = network.uses(flow);
+    const bool stopped = std::any_of(uses.begin(), uses.end(), [&](const Use& use) {
+      return levels[use.link] == network.rate(flow);
     });
-    if (!stopped) return "flow " + std::to_string(problem.flows[i]) + " is stopped by no link";
+    if (!stopped) return "flow " + std::to_string(flow) + " is stopped by no link";
   }
   return {};
 }

@@ -1,17 +1,17 @@
 // SPDX-License-Identifier: Apache-2.0
 // SPDX-FileCopyrightText: The trnsim authors
 //
-// Slow and obvious: the definition of problem.h read aloud.
+// Slow and obvious: the definition of network.h read aloud.
 #include <algorithm>
 #include <map>
 
-#include "simulate/network/problem.h"
+#include "simulate/network/solver.h"
 
 namespace trnsim::simulate {
 namespace {
 
 struct OnLink {
-  size_t flow;  // position in problem.flows
+  size_t flow;  // position in network.active()
   int64_t weight;
 };
 using Links = std::map<int32_t, std::vector<OnLink>>;
@@ -42,37 +42,48 @@ bool rises(const std::vector<OnLink>& link, const std::vector<int64_t>& rates) {
                      [&](const OnLink& on) { return rates[on.flow] == kNoRate; });
 }
 
-}  // namespace
-
-std::vector<int64_t> solve_reference(const Problem& problem) {
-  Links links;
-  for (size_t flow = 0; flow < problem.flows.size(); ++flow) {
-    for (const auto& use : (*problem.variables)[size_t(problem.flows[flow])].uses) {
-      links[use.link].push_back({flow, use.weight});
+class Reference final : public WholeSolver {
+ public:
+  const std::vector<int64_t>& allocate(const Network& network) override {
+    Links links;
+    for (size_t flow = 0; flow < network.active().size(); ++flow) {
+      for (const Use& use : network.uses(network.active()[flow])) {
+        links[use.link].push_back({flow, use.weight});
+      }
     }
+    rates_.assign(network.active().size(), kNoRate);
+    while (close_lowest(network, links)) {
+    }
+    return rates_;
   }
-  std::vector<int64_t> rates(problem.flows.size(), kNoRate);
-  for (;;) {
-    // The lowest level at which a link closes stops every rising flow on the links that close
-    // there.
+
+ private:
+  // The lowest level at which a link closes stops every rising flow on the links that close there.
+  bool close_lowest(const Network& network, const Links& links) {
     int128 lowest = -1;
     std::vector<int32_t> closing;
     for (const auto& [link, on] : links) {
-      if (!rises(on, rates)) continue;
-      const int128 level = closing_level(on, rates, (*problem.capacities)[size_t(link)]);
+      if (!rises(on, rates_)) continue;
+      const int128 level = closing_level(on, rates_, network.capacity(link));
       if (lowest < 0 || level < lowest) {
         lowest = level;
         closing.clear();
       }
       if (level == lowest) closing.push_back(link);
     }
-    if (closing.empty()) return rates;
     for (const int32_t link : closing) {
-      for (const OnLink& on : links[link]) {
-        if (rates[on.flow] == kNoRate) rates[on.flow] = int64_t(lowest);
+      for (const OnLink& on : links.at(link)) {
+        if (rates_[on.flow] == kNoRate) rates_[on.flow] = int64_t(lowest);
       }
     }
+    return !closing.empty();
   }
-}
+
+  std::vector<int64_t> rates_;
+};
+
+}  // namespace
+
+std::unique_ptr<WholeSolver> make_reference_solver() { return std::make_unique<Reference>(); }
 
 }  // namespace trnsim::simulate

@@ -5,17 +5,30 @@
 #include <algorithm>
 
 #include "simulate/network/certificate.h"
+#include "simulate/network/exact.h"
 
 namespace trnsim::simulate {
 
 int128 remaining_of(int64_t bytes) { return int128(bytes) * kRateUnitsPerBps * kPsPerSecond; }
 
-Transfers::Transfers(const fold::System& system, Solver solver, bool certify)
-    : system_(system), solver_(solver), certify_(certify), flows_(system.variables.size()) {
+namespace {
+
+std::vector<int128> capacities_of(const fold::System& system) {
+  std::vector<int128> capacities;
   for (const fold::LinkInfo& link : system.links) {
-    capacities_.push_back(int128(link.rate) * fold::kWeightOne);
+    capacities.push_back(int128(link.rate) * fold::kWeightOne);
   }
+  return capacities;
 }
+
+}  // namespace
+
+Transfers::Transfers(const fold::System& system, std::unique_ptr<Solver> solver, bool certify)
+    : system_(system),
+      solver_(std::move(solver)),
+      certify_(certify),
+      network_(capacities_of(system), system.variables),
+      flows_(system.variables.size()) {}
 
 void Transfers::begin(int64_t instance, const std::vector<int32_t>& phases, int64_t start_ps) {
   TRN_ASSERT(!phases.empty(), "a call without phases ends where it starts");
@@ -34,7 +47,7 @@ void Transfers::start_phase(int64_t instance, int64_t now_ps, std::vector<int64_
   const fold::Variable& variable = system_.variables[size_t(call.phases[call.phase])];
   const int64_t entry = now_ps + variable.latency_ps;
   call.times.entry_ps.push_back(entry);
-  events_.push({entry, instance, 0, true});
+  events_.push({entry, instance, 0, true}, IsStale{flows_});
 }
 
 void Transfers::enter(int64_t instance, int64_t now_ps, std::vector<int64_t>& ended) {
@@ -51,8 +64,7 @@ void Transfers::enter(int64_t instance, int64_t now_ps, std::vector<int64_t>& en
   flow.remaining = remaining_of(variable.bytes);
   flow.since_ps = now_ps;
   flow.rate = 0;
-  active_.insert(std::lower_bound(active_.begin(), active_.end(), index), index);
-  changed_ = true;
+  network_.enter(index);
 }
 
 void Transfers::end_phase(int64_t instance, int64_t now_ps, std::vector<int64_t>& ended) {
@@ -62,17 +74,10 @@ void Transfers::end_phase(int64_t instance, int64_t now_ps, std::vector<int64_t>
   start_phase(instance, now_ps, ended);
 }
 
-void Transfers::drop_stale() {
-  while (!events_.empty() && !events_.top().is_entry &&
-         events_.top().version != flows_[size_t(events_.top().target)].version) {
-    events_.pop();
-  }
-}
+int64_t Transfers::next_ps() { return events_.next_ps(IsStale{flows_}, kNever); }
 
 void Transfers::process(int64_t now_ps, std::vector<int64_t>& ended) {
-  for (drop_stale(); next_ps() == now_ps; drop_stale()) {
-    const Event event = events_.top();
-    events_.pop();
+  for (Event event; events_.pop(now_ps, IsStale{flows_}, event);) {
     ++event_count_;
     if (event.is_entry) {
       enter(event.target, now_ps, ended);
@@ -82,48 +87,45 @@ void Transfers::process(int64_t now_ps, std::vector<int64_t>& ended) {
     const int64_t instance = flow.instance;
     flow.instance = -1;
     ++flow.version;
-    active_.erase(std::lower_bound(active_.begin(), active_.end(), int32_t(event.target)));
-    changed_ = true;
+    network_.leave(int32_t(event.target));
     end_phase(instance, now_ps, ended);
   }
-  TRN_ASSERT(next_ps() > now_ps, "an event lies before network time");
 }
 
-void Transfers::apply_rate(int32_t variable, int64_t rate, int64_t now_ps) {
+void Transfers::apply_rate(int32_t variable, int64_t now_ps) {
   Flow& flow = flows_[size_t(variable)];
-  if (flow.rate == rate) return;
   flow.remaining -= int128(flow.rate) * (now_ps - flow.since_ps);
   flow.since_ps = now_ps;
-  flow.rate = rate;
+  flow.rate = network_.rate(variable);
   ++flow.version;
   TRN_ASSERT(flow.remaining > 0, "a flow that is done must have ended");
-  if (rate == 0) return;
-  const int128 end = now_ps + ceil_div(flow.remaining, int128(rate));
-  TRN_CHECK(end < kNever, simulate, "a transfer would end after more than 106 days",
+  if (flow.rate == 0) return;
+  const int64_t left_ps = ceil_quotient(flow.remaining, flow.rate);
+  TRN_CHECK(left_ps < kNever - now_ps, simulate, "a transfer would end after more than 106 days",
             "check the bandwidth of its links");
-  events_.push({int64_t(end), variable, flow.version, false});
+  events_.push({now_ps + left_ps, variable, flow.version, false}, IsStale{flows_});
 }
 
 void Transfers::solve(int64_t now_ps) {
-  if (!changed_) return;
-  changed_ = false;
-  const Problem problem{&capacities_, &system_.variables, active_};
-  const std::vector<int64_t> rates = solver_(problem);
+  if (!network_.has_changed()) return;
+  changed_.clear();
+  solver_->solve(network_, changed_);
   ++solve_count_;
   if (certify_) {
-    const std::string violation = find_violation(problem, rates);
+    const std::string violation = find_violation(network_);
     TRN_ASSERT(violation.empty(), violation);
   }
-  for (size_t i = 0; i < rates.size(); ++i) apply_rate(active_[i], rates[i], now_ps);
-  drop_stale();
+  for (const int32_t variable : changed_) apply_rate(variable, now_ps);
 }
 
 std::string Transfers::stalled() const {
-  for (const int32_t index : active_) {
+  std::vector<int32_t> active = network_.active();
+  std::sort(active.begin(), active.end());
+  for (const int32_t index : active) {
     const fold::Variable& variable = system_.variables[size_t(index)];
-    if (flows_[size_t(index)].rate != 0) continue;
+    if (network_.rate(index) != 0) continue;
     for (const fold::LinkUse& use : variable.uses) {
-      if (capacities_[size_t(use.link)] != 0) continue;
+      if (network_.capacity(use.link) != 0) continue;
       return "a transfer of " + system_.communicators[size_t(variable.communicator)].name +
              " is stalled on link " + system_.links[size_t(use.link)].name;
     }

@@ -7,16 +7,16 @@
 // bandwidth before; it ends at t0 + ceil(remaining / rate); the next phase starts then. Remaining
 // is exact, int128 in (1/1024 B/s x 1 ps), so bringing a flow up to date at one more instant
 // changes nothing. Events at one time form one batch and need no order: between them no time
-// passes.
+// passes. A solve touches the flows whose rate it changes, and no others.
 #pragma once
 
 #include <cstdint>
-#include <functional>
 #include <limits>
-#include <queue>
+#include <memory>
 #include <vector>
 
-#include "simulate/network/problem.h"
+#include "simulate/network/event_queue.h"
+#include "simulate/network/solver.h"
 
 namespace trnsim::simulate {
 
@@ -28,13 +28,13 @@ struct PhaseTimes {
 
 class Transfers {
  public:
-  using Solver = std::vector<int64_t> (*)(const Problem&);
-  Transfers(const fold::System& system, Solver solver, bool certify);
+  // certify: prove the whole allocation at every solve.
+  Transfers(const fold::System& system, std::unique_ptr<Solver> solver, bool certify);
 
   // Call `instance` starts at `start_ps` and has at least one phase.
   void begin(int64_t instance, const std::vector<int32_t>& phases, int64_t start_ps);
   // Time of the next entry or end; kNever when there is none.
-  int64_t next_ps() const { return events_.empty() ? kNever : events_.top().time_ps; }
+  int64_t next_ps();
   // Handles everything at exactly `now_ps`; appends the calls that end.
   void process(int64_t now_ps, std::vector<int64_t>& ended);
   // New rates, if flows came or went since the last solve.
@@ -46,6 +46,8 @@ class Transfers {
   std::string stalled() const;
   int64_t solve_count() const { return solve_count_; }
   int64_t event_count() const { return event_count_; }
+  // Solves that looked at the whole network.
+  int64_t whole_count() const { return solver_->whole_count(); }
 
  private:
   struct Event {
@@ -53,12 +55,11 @@ class Transfers {
     int64_t target;    // an instance for an entry, a variable for an end
     uint32_t version;  // of the flow's end; stale when it differs
     bool is_entry;
-    bool operator>(const Event& other) const { return time_ps > other.time_ps; }
   };
   struct Flow {
-    int64_t rate = 0;
-    int64_t since_ps = 0;  // time at which `remaining` was true
     int128 remaining = 0;
+    int64_t since_ps = 0;  // time at which `remaining` was true
+    int64_t rate = 0;      // since then
     int64_t instance = -1;
     uint32_t version = 0;
   };
@@ -68,21 +69,26 @@ class Transfers {
     PhaseTimes times;
   };
 
+  struct IsStale {
+    const std::vector<Flow>& flows;
+    bool operator()(const Event& event) const {
+      return !event.is_entry && event.version != flows[size_t(event.target)].version;
+    }
+  };
+
   void start_phase(int64_t instance, int64_t now_ps, std::vector<int64_t>& ended);
   void enter(int64_t instance, int64_t now_ps, std::vector<int64_t>& ended);
   void end_phase(int64_t instance, int64_t now_ps, std::vector<int64_t>& ended);
-  void apply_rate(int32_t variable, int64_t rate, int64_t now_ps);
-  void drop_stale();
+  void apply_rate(int32_t variable, int64_t now_ps);
 
   const fold::System& system_;
-  Solver solver_;
+  std::unique_ptr<Solver> solver_;
   bool certify_;
-  std::vector<int128> capacities_;
+  Network network_;
   std::vector<Flow> flows_;  // by variable
   std::vector<Call> calls_;  // by instance
-  std::vector<int32_t> active_;
-  bool changed_ = false;
-  std::priority_queue<Event, std::vector<Event>, std::greater<>> events_;
+  EventQueue<Event> events_;
+  std::vector<int32_t> changed_;
   int64_t solve_count_ = 0, event_count_ = 0;
 };
 
