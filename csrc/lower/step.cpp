@@ -111,8 +111,10 @@ void add_guesses(Program& program, const Plan& plan, const workload::Workload& w
          "the library counts logical cores as ranks; switch points between algorithms are fitted"});
   }
   std::set<std::string> unknown;
-  bool copies_host = false;
+  bool copies_host = false, is_uneven = false;
   for (const Unit& unit : plan.units) {
+    is_uneven |=
+        unit.kind == UnitKind::call && !workload.calls[size_t(unit.call)].splits.empty();
     for (const Member& member : unit.members) {
       const auto& op = workload.signature_of(workload.records[size_t(member.record)]).op;
       copies_host |= op == "trnsim::copy_h2d" || op == "trnsim::copy_d2h";
@@ -120,6 +122,10 @@ void add_guesses(Program& program, const Plan& plan, const workload::Workload& w
         unknown.insert(op);
       }
     }
+  }
+  if (is_uneven) {
+    program.guesses.push_back({"all_to_all with uneven splits", "every pair sends the mean",
+                               "too fast: the member with the largest share ends last"});
   }
   if (copies_host) {
     program.guesses.push_back({"copies between host and device", "at the chip's share of the link",
