@@ -11,7 +11,9 @@
 namespace trnsim::lower::rules {
 namespace {
 
-constexpr const char* kSource = "LOWERING 1 'SDPA fwd (flash)', 'SDPA bwd', and 1.1";
+constexpr const char* kSource =
+    "csrc/lower/README.md 'Attention'; nki-library@d2ad3a57 core/attention/attention_cte.py and "
+    "attention_bwd.py; nki.isa: aws-neuron-sdk@1db4d74e nki/api/nki/isa/__init__.py";
 
 constexpr int64_t kLargeTile = 2048;  // keys between two rescalings of the accumulator
 

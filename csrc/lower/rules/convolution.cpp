@@ -10,7 +10,10 @@
 namespace trnsim::lower::rules {
 namespace {
 
-constexpr const char* kSource = "LOWERING 1 'conv1d/2d/3d', 'conv backward'";
+constexpr const char* kSource =
+    "csrc/lower/README.md 'Convolution'; channel packing: nki-library@d2ad3a57 "
+    "experimental/conv/conv1d.py; nki.isa nc_matmul: aws-neuron-sdk@1db4d74e "
+    "nki/api/nki/isa/__init__.py";
 
 struct Convolution {
   int64_t batch = 0, groups = 1, taps = 1;

@@ -10,7 +10,9 @@
 namespace trnsim::lower::rules {
 namespace {
 
-constexpr const char* kSource = "LOWERING 1 'mm, bmm, addmm, linear'; nki.isa nc_matmul";
+constexpr const char* kSource =
+    "csrc/lower/README.md 'Matrix products'; nki.isa nc_matmul: aws-neuron-sdk@1db4d74e "
+    "nki/api/nki/isa/__init__.py";
 
 // Sum over stationary tiles and moving tiles of one instruction each.
 int64_t tile_cycles(int64_t stationary, int64_t moving, const machine::NeuronCore& core) {

@@ -10,7 +10,9 @@ namespace trnsim::lower::rules {
 namespace {
 
 constexpr const char* kSource =
-    "LOWERING 1 'rmsnorm fwd', 'layernorm fwd', 'norm bwd', 'batchnorm train'";
+    "csrc/lower/README.md 'Normalization'; nki.isa bn_stats, bn_aggr: aws-neuron-sdk@1db4d74e "
+    "nki/api/nki/isa/__init__.py; nki-library@d2ad3a57 core/rmsnorm/rmsnorm_quant.py; backward "
+    "ours";
 
 int64_t row_length(const Signature& signature, const TensorMeta& input) {
   if (const std::vector<int64_t> shape = int_list(signature, "normalized_shape"); !shape.empty()) {

@@ -13,8 +13,8 @@ namespace trnsim::lower::rules {
 namespace {
 
 constexpr const char* kSource =
-    "LOWERING 1 'add', 'scalar op', 'gelu', 'div', 'compare, where'; nki.isa tensor_tensor, "
-    "tensor_scalar, activation";
+    "csrc/lower/README.md 'Pointwise'; nki.isa tensor_tensor, tensor_scalar, activation: "
+    "aws-neuron-sdk@1db4d74e nki/api/nki/isa/__init__.py";
 
 struct Passes {
   std::string op;

@@ -8,7 +8,9 @@
 namespace trnsim::lower::rules {
 namespace {
 
-constexpr const char* kSource = "LOWERING 1 'avg/max pool'";
+constexpr const char* kSource =
+    "csrc/lower/README.md 'Pooling'; nki.isa tensor_reduce: aws-neuron-sdk@1db4d74e "
+    "nki/api/nki/isa/__init__.py; the passes are ours";
 
 // Elements of the window: the kernel, or what the sizes say where there is none (adaptive pooling).
 int64_t window_of(const Signature& signature, int64_t inputs, int64_t outputs) {

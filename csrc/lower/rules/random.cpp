@@ -8,7 +8,9 @@
 namespace trnsim::lower::rules {
 namespace {
 
-constexpr const char* kSource = "LOWERING 1 'dropout / rand'";
+constexpr const char* kSource =
+    "csrc/lower/README.md 'Random numbers'; generator on GPSIMD: aws-neuron-sdk@81ce03ae "
+    "nki/library/api/rng.rst; 150 + N is ours";
 
 // `activations` of the scalar engine turn uniform numbers into the distribution.
 CostFunction fill(int activations) {

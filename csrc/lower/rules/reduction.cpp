@@ -11,7 +11,8 @@ namespace trnsim::lower::rules {
 namespace {
 
 constexpr const char* kSource =
-    "LOWERING 1 'sum/mean/max over C', 'sum over R', 'full reduce, norm, clip_grad'";
+    "csrc/lower/README.md 'Reduction'; nki.isa tensor_reduce, activation_reduce, nc_matmul: "
+    "aws-neuron-sdk@1db4d74e nki/api/nki/isa/__init__.py";
 
 enum class Which : uint8_t { rows, columns, mixed, all };
 

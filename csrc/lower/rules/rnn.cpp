@@ -8,7 +8,9 @@
 namespace trnsim::lower::rules {
 namespace {
 
-constexpr const char* kSource = "LOWERING 1 'RNN/LSTM cell'";
+constexpr const char* kSource =
+    "csrc/lower/README.md 'Recurrent cells'; nki.isa tensor_tensor, activation: "
+    "aws-neuron-sdk@1db4d74e nki/api/nki/isa/__init__.py; the passes are ours";
 
 // Passes over one hidden state.
 struct Cell {

@@ -10,7 +10,9 @@ namespace trnsim::lower::rules {
 namespace {
 
 constexpr const char* kSource =
-    "LOWERING 1 'softmax / log_softmax', 'softmax bwd', 'cross_entropy fwd'";
+    "csrc/lower/README.md 'Softmax and loss'; nki.isa activation, tensor_reduce: "
+    "aws-neuron-sdk@1db4d74e nki/api/nki/isa/__init__.py; nki-library@d2ad3a57 "
+    "experimental/loss/cross_entropy.py";
 
 constexpr int64_t kVocabularyChunk = 32768;  // of the cross-entropy kernel
 

@@ -9,7 +9,9 @@
 namespace trnsim::lower::rules {
 namespace {
 
-constexpr const char* kSource = "LOWERING 1 'topk (k<=8 routing)', 'topk general / sort'";
+constexpr const char* kSource =
+    "csrc/lower/README.md 'Sort and top-k'; nki.isa max8: aws-neuron-sdk@1db4d74e "
+    "nki/api/nki/isa/__init__.py; nki-library@d2ad3a57 core/topk/rotational_topk_utils.py";
 
 constexpr int64_t kRound = 8, kInstructionOverhead = 144;  // cycles, of the library's cost model
 
