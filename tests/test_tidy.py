@@ -122,6 +122,20 @@ def test_nothing_is_left_for_later():
     assert not found, found
 
 
+# The room network/ is being rewritten; its comment names the document for the allocation.
+NAMES_PRIVATE_NOTES = {"csrc/simulate/network/network.h"}
+
+
+def test_no_file_cites_documents_that_are_not_in_the_tree():
+    notes = re.compile(r"\b(LOWERING|HARDWARE|DESIGN|FIDELITY|BACKEND\.md|CORE\.md)\b")
+    found = {
+        str(path.relative_to(ROOT))
+        for path in tracked("")
+        if path != Path(__file__) and notes.search(path.read_text(errors="ignore"))
+    }
+    assert found <= NAMES_PRIVATE_NOTES
+
+
 def test_hardware_figures_stand_in_data_files_only():
     """No clock, bandwidth or peak of a chip as a literal in the rooms that compute."""
     literal = re.compile(r"\b(2\.4e9|0\.96e9|1\.2e9|2\.9e12|128e9|667e12|989e12|3\.35e12)\b")

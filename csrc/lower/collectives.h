@@ -2,7 +2,7 @@
 // SPDX-FileCopyrightText: The trnsim authors
 //
 // Collectives: a call of the Workload becomes phases, by the algorithm that the machine's library
-// would take for its size and group (LOWERING 3).
+// would take for its size and group.
 //
 // Neuron, groups of whole servers: mesh, recursive halving-doubling ("rdh") or KangaRing ("kanga")
 // over the X-Y plane, whichever is fastest alone; with more planes "hierarchical": reduce-scatter

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 // SPDX-FileCopyrightText: The trnsim authors
 //
-// Time of HBM traffic on the DMA engines of one rank (LOWERING 0): a descriptor of d bytes takes
+// Time of HBM traffic on the DMA engines of one rank: a descriptor of d bytes takes
 // max(fixed + d / peak, d / practice) on one of the engines, and the HBM share bounds the sum of
 // bytes. Sums stay exact and are rounded up once.
 #pragma once

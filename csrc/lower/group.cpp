@@ -12,7 +12,7 @@
 namespace trnsim::lower {
 namespace {
 
-// A transposing DMA from HBM reaches at most this share of its rate (HARDWARE 1.5).
+// A transposing DMA from HBM reaches at most this share of its rate.
 constexpr Rational kDmaTransposeShare{9, 10};
 
 struct Load {

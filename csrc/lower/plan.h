@@ -71,8 +71,8 @@ Plan plan_step(const workload::Workload& workload, const workload::Step& step,
                const std::vector<uint8_t>& outside, const std::vector<Cost>& costs,
                const PlanOptions& options);
 
-// A value stays on the chip between two units (LOWERING 2.1(3)) when its reader is the next unit of
-// the same graph and phase, and it takes no more than a share of the SBUF.
+// A value stays on the chip between two units when its reader is the next unit of the same graph
+// and phase, and it takes no more than a share of the SBUF.
 bool stays_on_chip(const Plan& plan, const Value& value, int32_t reader, const Target& target);
 
 // Queue of the collectives of a group slot.

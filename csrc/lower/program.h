@@ -5,7 +5,7 @@
 //
 // Tasks stand in one table. The order of a queue is the table's order restricted to that queue, and
 // every dependence points to an earlier task, so the table is a topological order of the whole
-// Program. A Trainium op is load_weights, load, engine tasks, store (DESIGN 3.4); the one DMA queue
+// Program. A Trainium op is load_weights, load, engine tasks, store; the one DMA queue
 // is ordered load(i), load_weights(i+1), store(i), and the table is laid out so.
 //
 // A collective is a call: a template over the members of its group, with an algorithm and phases.
@@ -75,7 +75,7 @@ struct Task {
 };
 
 // What reports name: a fused group of records (or one), with what it moves and computes.
-enum class RuleClass : uint8_t { measured, formula, fallback };  // A, B, C of LOWERING section 5
+enum class RuleClass : uint8_t { measured, formula, fallback };  // what its time rests on
 struct Op {
   std::string name;              // "aten::mm + aten::gelu"
   std::string rule;              // name of the cost rule of its anchor

@@ -51,7 +51,7 @@ struct Hbm {
   Rational efficiency;                          // achieved share on long streams, in (0, 1]
 };
 
-// Trainium: a chip is `cores` NeuronCores; formulas count cycles per core (LOWERING.md).
+// Trainium: a chip is `cores` NeuronCores; formulas count cycles per core.
 struct NeuronCore {
   int64_t cores = 0, cores_per_logical = 0;
   Rational tensor_clock_Hz, vector_clock_Hz, scalar_clock_Hz, gpsimd_clock_Hz;

@@ -67,7 +67,7 @@ const Input* input_of(const std::string& key) {
   return nullptr;
 }
 
-// Percent that a figure may be off, by what it rests on (DESIGN 3.5).
+// Percent that a figure may be off, by what it rests on.
 int64_t bound_percent(machine::Confidence confidence) {
   switch (confidence) {
     case machine::Confidence::measured:

@@ -291,9 +291,9 @@ struct Step {
   bool whole = false;          // ended by an optimizer step (or a step marker)
   bool creates_state = false;  // the first step of an optimizer: its state is created in it
 };
-// DESIGN 3.1 "Steps": a step ends when the last optimizer that stepped returned and the next
-// forward begins, or the script ends. Without any optimizer step, everything is one step. Where the
-// script marks steps itself (torch.trn.step), its marks alone end steps.
+// A step ends when the last optimizer that stepped returned and the next forward begins, or the
+// script ends. Without any optimizer step, everything is one step. Where the script marks steps
+// itself (torch.trn.step), its marks alone end steps.
 std::vector<Step> find_steps(const Workload& workload);
 // The measured step: the second whole step, or the only one; `asked` >= 0 chooses among the whole
 // ones (0-based). Without a whole step, what was recorded.
@@ -316,7 +316,7 @@ struct MemoryPeak {
 };
 MemoryPeak replay_allocations(const Workload& workload);
 
-// Samples and tokens of one rank's step (DESIGN 3.5), summed over its forward passes
+// Samples and tokens of one rank's step, summed over its forward passes
 // (micro-batches); -1 when not known. A pass begins with the step and after each backward; in it
 // the first module called gives the samples and the first embedding the tokens.
 // torch.trn.step(tokens=) wins.

@@ -57,7 +57,7 @@ Cost make_cost(const Signature& signature, const Target& target, const std::stri
 void add_read(Cost& cost, const Signature& signature, const Target& target, int32_t input);
 void add_write(Cost& cost, const Signature& signature, const Target& target, int32_t output);
 
-// Cycles of one instruction over n elements a partition (LOWERING 0 and 1).
+// Cycles of one instruction over n elements a partition (table in csrc/lower/README.md).
 class Instructions {
  public:
   Instructions(const Target& target, bool narrow) : core_(target.core()), narrow_(narrow) {}
@@ -97,8 +97,8 @@ int64_t per_partition(int64_t elements, const Target& target);
 // Row tiles of one core when rows are split over the cores.
 int64_t row_tiles(int64_t rows, const Target& target);
 
-// A dimension split over the cores by LOWERING 2.1(7): the largest of batch, rows and columns is
-// halved while at least one batch, 128 rows or 512 columns remain, once for each doubling of cores.
+// A dimension split over the cores: the largest of batch, rows and columns is halved while at least
+// one batch, 128 rows or 512 columns remain, once for each doubling of cores.
 struct Split {
   int64_t batch = 1, rows = 1, columns = 1;  // of one core
 };

@@ -2,7 +2,7 @@
 // SPDX-FileCopyrightText: The trnsim authors
 //
 // Small Timelines by hand: a Program, some ranks, and a scheduler of twenty lines that places every
-// task at the first moment that DESIGN 3.4 allows. Transfers take what the call says.
+// task at the first moment that its queue and dependences allow. Transfers take what the call says.
 #pragma once
 
 #include <algorithm>
