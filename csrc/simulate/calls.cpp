@@ -32,8 +32,8 @@ CallTable::CallTable(const fold::System& system) : system_(system), roles_(syste
     check_matches(int32_t(index));
     first_instance_.push_back(instance_count());
     size_t calls = 0;
-    for (const int32_t member : system.communicators[index].members) {
-      const CallChain* chain = chain_of(member, int32_t(index));
+    for (size_t member = 0; member < system.communicators[index].members.size(); ++member) {
+      const CallChain* chain = chain_of(int32_t(index), member);
       if (chain != nullptr) calls = std::max(calls, chain->tasks.size());
     }
     communicators_.insert(communicators_.end(), calls, int32_t(index));
@@ -63,9 +63,15 @@ void CallTable::index_role(const lower::Program& program, Role& role) const {
   }
 }
 
-const CallChain* CallTable::chain_of(int32_t rank, int32_t communicator) const {
-  for (const CallChain& chain : roles_[size_t(system_.ranks[size_t(rank)].role)].chains) {
-    if (fold::communicator_of(system_, rank, chain.example) == communicator) return &chain;
+const CallChain* CallTable::chain_of(int32_t communicator, size_t member) const {
+  const int32_t rank = system_.communicators[size_t(communicator)].members[member];
+  const int32_t role = system_.ranks[size_t(rank)].role;
+  for (const CallChain& chain : roles_[size_t(role)].chains) {
+    if (fold::communicator_of(system_, rank, chain.example) != communicator) continue;
+    const workload::CallKind kind = system_.roles[size_t(role)]->calls[size_t(chain.example)].kind;
+    const bool is_other_end =
+        fold::is_message(kind) && (kind == workload::CallKind::send) != (member == 0);
+    if (!is_other_end) return &chain;
   }
   return nullptr;
 }
@@ -74,10 +80,11 @@ void CallTable::check_matches(int32_t communicator) const {
   const auto& on = system_.communicators[size_t(communicator)];
   const int32_t first = on.members[0];
   const int32_t first_role = system_.ranks[size_t(first)].role;
-  const CallChain* mine = chain_of(first, communicator);
-  for (const int32_t member : on.members) {
+  const CallChain* mine = chain_of(communicator, 0);
+  for (size_t i = 0; i < on.members.size(); ++i) {
+    const int32_t member = on.members[i];
     const int32_t role = system_.ranks[size_t(member)].role;
-    const CallChain* theirs = chain_of(member, communicator);
+    const CallChain* theirs = chain_of(communicator, i);
     if (mine == theirs || mine == nullptr || theirs == nullptr) continue;
     const size_t count = std::min(mine->tasks.size(), theirs->tasks.size());
     const auto template_at = [&](int32_t of_role, int32_t task) -> const CallTemplate& {
@@ -111,18 +118,18 @@ int64_t CallTable::sequence_of(int64_t instance) const {
   return instance - first_instance_[size_t(communicator_of(instance))];
 }
 
-int32_t CallTable::task_of(int64_t instance, int32_t rank) const {
-  const CallChain* chain = chain_of(rank, communicator_of(instance));
+int32_t CallTable::task_of(int64_t instance, size_t member) const {
+  const CallChain* chain = chain_of(communicator_of(instance), member);
   const size_t sequence = size_t(sequence_of(instance));
   return chain == nullptr || sequence >= chain->tasks.size() ? -1 : chain->tasks[sequence];
 }
 
 int32_t CallTable::template_of(int64_t instance) const {
   const auto& members = system_.communicators[size_t(communicator_of(instance))].members;
-  for (const int32_t rank : members) {
-    const int32_t task = task_of(instance, rank);
+  for (size_t member = 0; member < members.size(); ++member) {
+    const int32_t task = task_of(instance, member);
     if (task < 0) continue;
-    const int32_t role = system_.ranks[size_t(rank)].role;
+    const int32_t role = system_.ranks[size_t(members[member])].role;
     return system_.roles[size_t(role)]->tasks[size_t(task)].call;
   }
   return -1;

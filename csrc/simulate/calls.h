@@ -6,7 +6,8 @@
 // All calls of a rank on one communicator stand on one queue, so a task's k is its place in the
 // table and known before the run. An instance is one call of one communicator; instances of a
 // communicator are consecutive. Messages: the k-th send from a to b in a group with a tag meets b's
-// k-th receive from a there; their communicator is the pair.
+// k-th receive from a there; their communicator is the pair. In a folded System one rank may stand
+// for both, so a member is named by its place in the communicator.
 #pragma once
 
 #include <cstdint>
@@ -32,8 +33,8 @@ class CallTable {
   int64_t instance_of(int32_t rank, int32_t task) const;
   int32_t communicator_of(int64_t instance) const { return communicators_[size_t(instance)]; }
   int64_t sequence_of(int64_t instance) const;
-  // The member's task for the instance, -1 when it never makes that call.
-  int32_t task_of(int64_t instance, int32_t rank) const;
+  // The task of a member (an index in members) for the instance, -1 when it never makes that call.
+  int32_t task_of(int64_t instance, size_t member) const;
   int64_t instance_count() const { return int64_t(communicators_.size()); }
   // Template of the first member (the first that makes the call).
   int32_t template_of(int64_t instance) const;
@@ -47,7 +48,7 @@ class CallTable {
 
   void index_role(const lower::Program& program, Role& role) const;
   void check_matches(int32_t communicator) const;
-  const CallChain* chain_of(int32_t rank, int32_t communicator) const;
+  const CallChain* chain_of(int32_t communicator, size_t member) const;
 
   const fold::System& system_;
   std::vector<Role> roles_;

@@ -104,8 +104,9 @@ class Walk {
   std::string follow_call(std::string& text) {
     const int64_t instance = calls_.instance_of(rank_, task_);
     const auto& on = system_.communicators[size_t(calls_.communicator_of(instance))];
-    for (const int32_t member : on.members) {
-      const int32_t theirs = calls_.task_of(instance, member);
+    for (size_t i = 0; i < on.members.size(); ++i) {
+      const int32_t member = on.members[i];
+      const int32_t theirs = calls_.task_of(instance, i);
       if (theirs < 0) return "waits for rank " + std::to_string(member) + ", which never calls it";
       if (started(member, theirs)) continue;
       text += "waits for ";

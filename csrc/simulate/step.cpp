@@ -119,8 +119,9 @@ void Step::begin(int64_t index) {
 
 void Step::end(int64_t index, int64_t end_ps) {
   instances_[size_t(index)].end_ps = end_ps;
-  for (const int32_t rank : system_->communicators[size_t(table_.communicator_of(index))].members) {
-    lanes_->release(rank, table_.task_of(index, rank), end_ps);
+  const auto& on = system_->communicators[size_t(table_.communicator_of(index))];
+  for (size_t member = 0; member < on.members.size(); ++member) {
+    lanes_->release(on.members[member], table_.task_of(index, member), end_ps);
   }
 }
 
