@@ -3,6 +3,7 @@
 #include <pybind11/stl.h>
 
 #include "bind/bind.h"
+#include "fold/cohorts.h"
 #include "fold/system.h"
 
 namespace py = pybind11;
@@ -59,6 +60,21 @@ void bind_fold(py::module_& module) {
                std::to_string(s.communicators.size()) + " communicators, " +
                std::to_string(s.links.size()) + " links)";
       });
+  py::class_<fold::Cohorts>(module, "Cohorts")
+      .def_property_readonly(
+          "system",
+          [](const fold::Cohorts& c) { return std::const_pointer_cast<System>(c.system); })
+      .def_readonly("class_of_rank", &fold::Cohorts::class_of_rank)
+      .def_readonly("class_of_communicator", &fold::Cohorts::class_of_communicator)
+      .def_readonly("class_of_link", &fold::Cohorts::class_of_link)
+      .def("__repr__", [](const fold::Cohorts& c) {
+        return "Cohorts(" + std::to_string(c.class_of_rank.size()) + " ranks in " +
+               std::to_string(c.system->ranks.size()) + " classes)";
+      });
+  module.def(
+      "fold_system",
+      [](const std::shared_ptr<System>& system) { return fold::fold_system(system); },
+      py::arg("system"), py::call_guard<py::gil_scoped_release>());
   module.def(
       "make_system",
       [](const std::shared_ptr<lower::Program>& program, const machine::Machine& machine,

@@ -120,7 +120,7 @@ void bind_projection(py::module_& module) {
 std::shared_ptr<Run> run_project(std::shared_ptr<workload::Workload> workload,
                                  const machine::Machine& machine, int64_t chips, int64_t ranks,
                                  int64_t ranks_per_chip, int64_t step, int64_t tokens_per_step,
-                                 int64_t top, bool advise, bool interval,
+                                 int64_t top, bool advise, bool interval, bool fold,
                                  std::shared_ptr<Progress> progress) {
   ProjectOptions options;
   options.chips = chips;
@@ -131,6 +131,7 @@ std::shared_ptr<Run> run_project(std::shared_ptr<workload::Workload> workload,
   options.top = top;
   options.advise = advise;
   options.interval = interval;
+  options.fold = fold;
   options.progress = std::move(progress);
   return std::make_shared<Run>(project::project_step(std::move(workload), machine, options));
 }
@@ -173,11 +174,12 @@ void bind_project(py::module_& module) {
       .def_property_readonly(
           "timeline",
           [](const Run& run) { return std::const_pointer_cast<simulate::Timeline>(run.timeline); })
+      .def_readonly("cohorts", &Run::cohorts)
       .def("task_columns", task_columns, py::arg("ranks"));
   module.def("project_step", run_project, py::arg("workload"), py::arg("machine"), py::arg("chips"),
              py::arg("ranks"), py::arg("ranks_per_chip"), py::arg("step"),
              py::arg("tokens_per_step"), py::arg("top"), py::arg("advise"), py::arg("interval"),
-             py::arg("progress"), py::call_guard<py::gil_scoped_release>());
+             py::arg("fold"), py::arg("progress"), py::call_guard<py::gil_scoped_release>());
   module.def("input_group_of", &project::input_group_of, py::arg("key"));
   module.def("estimate_trace_bytes", &report::estimate_trace_bytes, py::arg("run"),
              py::arg("ranks"));

@@ -40,6 +40,7 @@ Case make_case(std::shared_ptr<const workload::Workload> workload, const machine
   result.step = workload::choose_step(workload::find_steps(of), options.step);
   result.lower = options.lower;
   result.simulate = options.simulate;
+  result.fold = options.fold;
   return result;
 }
 
@@ -181,7 +182,8 @@ Run project_step(std::shared_ptr<const workload::Workload> workload,
   if (options.progress) ++options.progress->done;
   const Sweep sweep(*simulated.timeline);
 
-  Run run{of.workload, machine, simulated.program, simulated.timeline, {}};
+  Run run{of.workload,        machine, simulated.program, simulated.unfolded, simulated.cohorts,
+          simulated.timeline, {}};
   Projection& projection = run.projection;
   add_identity(of, machine, simulated, projection);
   add_guesses(of, machine, *simulated.program, projection);

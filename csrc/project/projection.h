@@ -14,6 +14,7 @@
 #include <string>
 #include <vector>
 
+#include "fold/cohorts.h"
 #include "lower/program.h"
 #include "simulate/timeline.h"
 #include "workload/workload.h"
@@ -92,6 +93,7 @@ struct ProjectOptions {
   int64_t tokens_per_step = -1;                      // overrides
   int64_t top = 10;
   bool advise = true, interval = true;
+  bool fold = true;  // simulate one rank of each class; the same result either way
   simulate::SimulateOptions simulate;
   lower::LowerOptions lower;
   std::shared_ptr<Progress> progress;  // or null
@@ -102,7 +104,9 @@ struct Run {  // everything a report needs
   std::shared_ptr<const workload::Workload> workload;
   machine::Machine machine;
   std::shared_ptr<const lower::Program> program;
-  std::shared_ptr<const simulate::Timeline> timeline;
+  std::shared_ptr<const fold::System> unfolded;
+  fold::Cohorts cohorts;  // classes of the unfolded System's ranks and links
+  std::shared_ptr<const simulate::Timeline> timeline;  // of the cohorts
   Projection projection;
 };
 

@@ -8,16 +8,31 @@
 #include <thread>
 
 namespace trnsim::project {
+namespace {
+
+// A run that cannot end says why with the ranks of the job, which only the unfolded one knows.
+simulate::Timeline simulate_cohorts(const Simulated& of, const simulate::SimulateOptions& options) {
+  try {
+    return simulate::simulate_step(of.cohorts.system, options);
+  } catch (const Error&) {
+    if (of.cohorts.system != of.unfolded) simulate::simulate_step(of.unfolded, options);
+    throw;
+  }
+}
+
+}  // namespace
 
 Simulated simulate_case(const Case& of, const machine::Machine& machine) {
   Simulated result;
   result.program = std::make_shared<const lower::Program>(
       lower::lower_step(*of.workload, of.step, machine, of.placement, of.lower));
   const auto topology = machine::make_topology(machine, of.placement.chips);
-  const auto system = std::make_shared<const fold::System>(
+  result.unfolded = std::make_shared<const fold::System>(
       fold::make_system(result.program, machine, *topology, of.placement, of.used_ranks));
+  result.cohorts =
+      of.fold ? fold::fold_system(result.unfolded) : fold::leave_unfolded(result.unfolded);
   result.timeline =
-      std::make_shared<const simulate::Timeline>(simulate::simulate_step(system, of.simulate));
+      std::make_shared<const simulate::Timeline>(simulate_cohorts(result, of.simulate));
   return result;
 }
 

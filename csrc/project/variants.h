@@ -9,6 +9,7 @@
 #include <string>
 #include <vector>
 
+#include "fold/cohorts.h"
 #include "project/projection.h"
 
 namespace trnsim::project {
@@ -21,10 +22,13 @@ struct Case {
   int64_t used_ranks = 1;
   lower::LowerOptions lower;
   simulate::SimulateOptions simulate;
+  bool fold = true;
 };
 
 struct Simulated {
   std::shared_ptr<const lower::Program> program;
+  std::shared_ptr<const fold::System> unfolded;
+  fold::Cohorts cohorts;  // of unfolded: what the timeline runs
   std::shared_ptr<const simulate::Timeline> timeline;
 };
 Simulated simulate_case(const Case& of, const machine::Machine& machine);

@@ -15,6 +15,11 @@ namespace {
 using lower::QueueKind;
 using lower::TaskKind;
 
+// Where the tasks of a rank stand in the times of its class.
+int64_t first_task(const project::Run& run, int64_t rank) {
+  return run.timeline->first_task[size_t(run.cohorts.class_of_rank[size_t(rank)])];
+}
+
 const char* task_kind_name(TaskKind kind) {
   switch (kind) {
     case TaskKind::launch:
@@ -84,21 +89,21 @@ TraceWriter::Notes slice_notes(const project::Run& run, const lower::Program& pr
 }
 
 // An arrow for each message: the same id on both sides, from what names it uniquely.
-uint64_t message_flow(const simulate::Timeline& timeline, int64_t rank, int32_t call, bool is_send,
+uint64_t message_flow(const project::Run& run, int64_t rank, int32_t call, bool is_send,
                       std::map<std::string, int64_t>& counts) {
   const std::string pair =
-      std::to_string(fold::communicator_of(*timeline.system, int32_t(rank), call));
+      std::to_string(fold::communicator_of(*run.unfolded, int32_t(rank), call));
   const int64_t k = counts[pair + (is_send ? " send" : " recv")]++;
   return hash_bytes(pair + " " + std::to_string(k)) | 1;
 }
 
 void write_rank(const project::Run& run, int64_t rank, TraceWriter& writer) {
   const simulate::Timeline& timeline = *run.timeline;
-  const fold::Rank& placed = timeline.system->ranks[size_t(rank)];
-  const lower::Program& program = *timeline.system->roles[size_t(placed.role)];
+  const fold::Rank& placed = run.unfolded->ranks[size_t(rank)];
+  const lower::Program& program = *run.unfolded->roles[size_t(placed.role)];
   const int32_t pid = int32_t(rank) + 1;
-  std::string name = "rank " + std::to_string(rank) + " on chip " + std::to_string(placed.chip);
-  if (placed.count > 1) name += " (stands for " + std::to_string(placed.count) + ")";
+  const std::string name =
+      "rank " + std::to_string(rank) + " on chip " + std::to_string(placed.chip);
   const uint64_t process = writer.add_process(pid, name);
   std::vector<uint64_t> tracks;
   for (size_t q = 0; q < program.queues.size(); ++q) {
@@ -108,14 +113,14 @@ void write_rank(const project::Run& run, int64_t rank, TraceWriter& writer) {
   std::map<std::string, int64_t> message_counts;
   for (size_t t = 0; t < program.tasks.size(); ++t) {
     const lower::Task& task = program.tasks[t];
-    const size_t i = size_t(timeline.first_task[size_t(rank)]) + t;
+    const size_t i = size_t(first_task(run, rank)) + t;
     uint64_t out = 0, in = 0;
     if (task.kind == TaskKind::call) {
       const lower::CallTemplate& call = program.calls[size_t(task.call)];
       if (call.kind == workload::CallKind::send) {
-        out = message_flow(timeline, rank, task.call, true, message_counts);
+        out = message_flow(run, rank, task.call, true, message_counts);
       } else if (call.kind == workload::CallKind::recv) {
-        in = message_flow(timeline, rank, task.call, false, message_counts);
+        in = message_flow(run, rank, task.call, false, message_counts);
       }
     }
     if (timeline.ends_ps[i] == timeline.starts_ps[i]) continue;  // nothing to see
@@ -132,20 +137,21 @@ void write_rank(const project::Run& run, int64_t rank, TraceWriter& writer) {
 }
 
 void write_links(const project::Run& run, const std::vector<int64_t>& ranks, TraceWriter& writer) {
-  const fold::System& system = *run.timeline->system;
+  const fold::System& system = *run.unfolded;
   std::set<int32_t> chips;
   for (const int64_t rank : ranks) chips.insert(system.ranks[size_t(rank)].chip);
   const auto topology = machine::make_topology(run.machine, run.projection.chips);
-  const auto load = link_load(*run.timeline);
+  const auto load_of_class = link_load(*run.timeline);
   uint64_t process = 0;
-  for (size_t link = 0; link < load.size(); ++link) {
-    if (load[link].empty() || link >= topology->links().size()) continue;
+  for (size_t link = 0; link < system.links.size(); ++link) {
+    const auto& load = load_of_class[size_t(run.cohorts.class_of_link[link])];
+    if (load.empty()) continue;
     const machine::Link& of = topology->links()[link];
     if (!chips.count(of.from_chip) && !chips.count(of.to_chip)) continue;
     if (process == 0) process = writer.add_process(int32_t(system.ranks.size()) + 1, "links");
     const uint64_t track = writer.add_counter(process, "link " + system.links[link].name + " load",
                                               TraceWriter::Unit::percent);
-    for (const CounterStep& step : load[link]) {
+    for (const CounterStep& step : load) {
       writer.set_counter(track, step.time_ps, 100.0 * step.value);
     }
   }
@@ -158,7 +164,7 @@ std::vector<CounterStep> memory_over_time(const project::Run& run) {
   const lower::Program& program = *run.program;
   // When the op of a record starts on the captured rank; records between ops follow the last one.
   std::vector<int64_t> op_start(program.ops.size(), -1);
-  const int64_t first = run.timeline->first_task[0];
+  const int64_t first = first_task(run, 0);
   for (size_t t = 0; t < program.tasks.size(); ++t) {
     const int32_t op = program.tasks[t].op;
     if (op < 0 || program.tasks[t].kind == TaskKind::launch) continue;
@@ -236,11 +242,11 @@ TaskColumns task_columns(const project::Run& run, const std::vector<int64_t>& ra
   };
   columns.modules = run.workload->modules;
   for (const int64_t rank : ranks) {
-    const fold::Rank& placed = timeline.system->ranks[size_t(rank)];
-    const lower::Program& program = *timeline.system->roles[size_t(placed.role)];
+    const fold::Rank& placed = run.unfolded->ranks[size_t(rank)];
+    const lower::Program& program = *run.unfolded->roles[size_t(placed.role)];
     for (size_t t = 0; t < program.tasks.size(); ++t) {
       const lower::Task& task = program.tasks[t];
-      const size_t i = size_t(timeline.first_task[size_t(rank)]) + t;
+      const size_t i = size_t(first_task(run, rank)) + t;
       columns.rank.push_back(int32_t(rank));
       columns.queue.push_back(
           code(queues, columns.queues, queue_name(program.queues[size_t(task.queue)])));
@@ -260,10 +266,11 @@ int64_t estimate_trace_bytes(const project::Run& run, const std::vector<int64_t>
   constexpr int64_t kSliceBytes = 70, kCounterBytes = 30;
   int64_t slices = 0;
   for (const int64_t rank : ranks) {
-    TRN_CHECK(rank >= 0 && rank < int64_t(run.timeline->system->ranks.size()), report,
+    TRN_CHECK(rank >= 0 && rank < int64_t(run.unfolded->ranks.size()), report,
               "rank " + std::to_string(rank) + " is not of this run",
-              "choose ranks below " + std::to_string(run.timeline->system->ranks.size()));
-    slices += run.timeline->first_task[size_t(rank) + 1] - run.timeline->first_task[size_t(rank)];
+              "choose ranks below " + std::to_string(run.unfolded->ranks.size()));
+    const int32_t role = run.unfolded->ranks[size_t(rank)].role;
+    slices += int64_t(run.unfolded->roles[size_t(role)]->tasks.size());
   }
   return slices * kSliceBytes + int64_t(run.workload->allocations.size()) * kCounterBytes;
 }

@@ -64,6 +64,33 @@ def test_a_pod_communicates_over_the_world(pod):
     assert pod.figures.chips_used == pod.figures.ranks == 64
 
 
+def test_folding_changes_no_figure(pod):
+    folded, unfolded = pod, trnsim.project(train(world_size=64), "trn2-ultra", fold=False)
+    assert folded.to_dict() == unfolded.to_dict()
+    assert folded.figures.exposed_by_group_ps == unfolded.figures.exposed_by_group_ps
+    assert [rank.count for rank in folded.cohorts.system.ranks] == [64]
+    assert folded.cohorts.class_of_rank == [0] * 64
+    assert len(unfolded.timeline.system.ranks) == 64
+    for rank in (0, 63):
+        ends = unfolded.timeline.rank_ends_ps(rank)
+        assert (folded.timeline.rank_ends_ps(0) == ends).all()
+
+
+def test_the_files_of_a_folded_run_show_any_rank(pod, tmp_path):
+    from pyarrow import parquet
+
+    from trnsim.report import write_outputs
+
+    unfolded = quick(train(world_size=64), "trn2-ultra", fold=False)
+    tables = []
+    for projection, name in ((pod, "folded"), (unfolded, "unfolded")):
+        paths = write_outputs(projection, tmp_path / name, trace_ranks=[0, 63])
+        tables.append(parquet.read_table(paths[1]))
+        assert b"rank 63 on chip 63" in paths[2].read_bytes()
+    assert tables[0].equals(tables[1])
+    assert set(tables[0]["rank"].to_pylist()) == {0, 63}
+
+
 def test_a_script_without_a_process_group_uses_one_chip(one_chip):
     p = quick(train(), "trn2-ultra", chips=64).figures
     assert (p.chips, p.chips_used, p.ranks) == (64, 1, 1)

@@ -42,6 +42,10 @@ TokensPerStep = Annotated[
     int | None,
     typer.Option(metavar="N", min=0, help="Tokens of all ranks in a step, where we cannot tell."),
 ]
+NoFold = Annotated[
+    bool,
+    typer.Option("--no-fold", help="Simulate every rank, alike or not; the same result, slower."),
+]
 Out = Annotated[
     Path | None,
     typer.Option(metavar="DIR", help="Leave a Perfetto trace and the run's own file here."),

@@ -32,6 +32,7 @@ def project(
     top: options.Top = 10,
     overrides: options.Overrides = None,
     tokens_per_step: options.TokensPerStep = None,
+    no_fold: options.NoFold = False,
     out: options.Out = None,
     as_json: options.Json = False,
 ) -> None:
@@ -64,6 +65,7 @@ def project(
         step=step,
         tokens_per_step=tokens_per_step,
         top=top,
+        fold=not no_fold,
     )
     if out is not None:
         from trnsim.report import write_outputs

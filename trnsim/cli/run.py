@@ -51,6 +51,7 @@ def run(
     no_oom: Annotated[
         bool, typer.Option("--no-oom", help="Report too little memory instead of raising.")
     ] = False,
+    no_fold: options.NoFold = False,
     out: options.Out = None,
     as_json: options.Json = False,
 ) -> None:
@@ -72,7 +73,7 @@ def run(
     if captured.exit_code != 0:
         _explain(captured)
         raise typer.Exit(captured.exit_code)
-    projection = _project(captured.workload, job, step, top, tokens_per_step)
+    projection = _project(captured.workload, job, step, top, tokens_per_step, not no_fold)
     if out is not None:
         command = [*(["-m"] if is_module else []), script, *(arguments or [])]
         _write(out, projection, job, script, command)
@@ -127,7 +128,12 @@ def _explain(captured: Any) -> None:
 
 
 def _project(
-    workload: Any, job: Job, step: int | None, top: int, tokens_per_step: int | None
+    workload: Any,
+    job: Job,
+    step: int | None,
+    top: int,
+    tokens_per_step: int | None,
+    fold: bool,
 ) -> Any:
     import trnsim
 
@@ -140,6 +146,7 @@ def _project(
         step=step,
         top=top,
         tokens_per_step=tokens_per_step,
+        fold=fold,
     )
 
 

@@ -1,17 +1,18 @@
 # SPDX-License-Identifier: Apache-2.0
 # SPDX-FileCopyrightText: The trnsim authors
-"""From a Program to a System: every rank placed, every collective on its links."""
+"""From a Program to a System: every rank placed, every collective on its links; and from a System
+to its cohorts: one rank for all that behave the same."""
 
 from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from trnsim._core import System, make_system
+from trnsim._core import Cohorts, System, fold_system, make_system
 
 if TYPE_CHECKING:
     from trnsim._core import Machine, Placement, Program, Topology
 
-__all__ = ["System", "make_system", "place"]
+__all__ = ["Cohorts", "System", "fold_system", "make_system", "place"]
 
 
 def place(

@@ -44,8 +44,13 @@ class Projection:
 
     @property
     def timeline(self) -> _core.Timeline:
-        """Start and end of every task, in picoseconds."""
+        """Start and end of every task, in picoseconds, of one rank of each class in cohorts."""
         return self.run.timeline
+
+    @property
+    def cohorts(self) -> _core.Cohorts:
+        """Which ranks were simulated as one; every rank a class of its own without folding."""
+        return self.run.cohorts
 
     @property
     def step_time_s(self) -> float:
@@ -140,6 +145,7 @@ def project(
     top: int = 10,
     advise: bool = True,
     interval: bool = True,
+    fold: bool = True,
 ) -> Projection:
     """Projects the measured step of `workload` on `machine`. Nothing is run but the simulator.
 
@@ -155,6 +161,8 @@ def project(
         top: how many ops and modules to list.
         advise: simulate the step again with one thing doubled or free at a time.
         interval: simulate the step again with the machine's figures at their bounds.
+        fold: simulate ranks that behave the same as one; False simulates each, with the same
+            result.
 
     Raises:
         MachineError: an unknown machine, contradictory counts, or counts that it cannot hold.
@@ -189,6 +197,7 @@ def project(
             top=top,
             advise=advise,
             interval=interval,
+            fold=fold,
             progress=counter,
         )
     return Projection(run)
