@@ -43,7 +43,12 @@ void bind_fold(py::module_& module) {
   py::class_<LinkInfo>(module, "LinkInfo")
       .def_readonly("name", &LinkInfo::name)
       .def_readonly("rate", &LinkInfo::rate)
-      .def_readonly("axis", &LinkInfo::axis);
+      .def_readonly("axis", &LinkInfo::axis)
+      .def_property_readonly("changes", [](const LinkInfo& link) {
+        std::vector<std::pair<int64_t, int64_t>> changes;
+        for (const auto& change : link.changes) changes.emplace_back(change.time_ps, change.rate);
+        return changes;
+      });
   py::class_<System, std::shared_ptr<System>>(module, "System")
       .def_readonly("communicators", &System::communicators)
       .def_readonly("links", &System::links)
@@ -55,6 +60,15 @@ void bind_fold(py::module_& module) {
             return fold::with_rank(system, rank, factor, start_ps);
           },
           py::arg("rank"), py::arg("factor"), py::arg("start_ps"))
+      .def(
+          "with_link_changes",
+          [](const System& system, int64_t link,
+             const std::vector<std::pair<int64_t, int64_t>>& changes) {
+            std::vector<fold::RateChange> list;
+            for (const auto& [time_ps, rate] : changes) list.push_back({time_ps, rate});
+            return fold::with_link_changes(system, link, list);
+          },
+          py::arg("link"), py::arg("changes"))
       .def("__repr__", [](const System& s) {
         return "System(" + std::to_string(s.ranks.size()) + " ranks, " +
                std::to_string(s.communicators.size()) + " communicators, " +

@@ -29,7 +29,8 @@ void mark_private(System& system) {
   const auto alone = [&](int32_t index) {
     const Variable& variable = system.variables[size_t(index)];
     return std::all_of(variable.uses.begin(), variable.uses.end(), [&](const LinkUse& use) {
-      return user[size_t(use.link)] == variable.communicator;
+      return user[size_t(use.link)] == variable.communicator &&
+             system.links[size_t(use.link)].changes.empty();
     });
   };
   for (const auto& calls : system.plan) {
@@ -68,6 +69,19 @@ void check_ranks(const System& system) {
   }
 }
 
+void check_link(const LinkInfo& link) {
+  check(link.rate >= 0, "link " + link.name);
+  int64_t last_ps = -1;
+  for (const RateChange& change : link.changes) {
+    TRN_CHECK(change.rate >= 0, simulate, "link " + link.name + " changes to a rate below 0",
+              "use 0 for a link that dies");
+    TRN_CHECK(change.time_ps > last_ps, simulate,
+              "changes of link " + link.name + " do not ascend in time from 0 on",
+              "give each time once, in order");
+    last_ps = change.time_ps;
+  }
+}
+
 }  // namespace
 
 std::shared_ptr<System> with_rank(const System& system, int64_t rank, int32_t factor,
@@ -78,6 +92,18 @@ std::shared_ptr<System> with_rank(const System& system, int64_t rank, int32_t fa
   auto result = std::make_shared<System>(system);
   result->ranks[size_t(rank)].factor = factor;
   result->ranks[size_t(rank)].start_ps = start_ps;
+  return result;
+}
+
+std::shared_ptr<System> with_link_changes(const System& system, int64_t link,
+                                          const std::vector<RateChange>& changes) {
+  TRN_CHECK(in_range(link, system.links.size()), simulate,
+            "there is no link " + std::to_string(link),
+            "links go from 0 to " + std::to_string(system.links.size() - 1));
+  auto result = std::make_shared<System>(system);
+  result->links[size_t(link)].changes = changes;
+  check_link(result->links[size_t(link)]);
+  mark_private(*result);
   return result;
 }
 
@@ -93,7 +119,7 @@ void check_system(const System& system) {
       check(in_range(rank, system.ranks.size()), "a communicator's member");
     }
   }
-  for (const LinkInfo& link : system.links) check(link.rate >= 0, "link " + link.name);
+  for (const LinkInfo& link : system.links) check_link(link);
   for (const Variable& variable : system.variables) {
     check(in_range(variable.communicator, system.communicators.size()),
           "a variable's communicator");

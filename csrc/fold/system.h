@@ -34,7 +34,7 @@ struct Variable {
   int64_t latency_ps = 0;     // L
   int64_t bytes = 0;          // on the critical link; 0 = never enters the network
   std::vector<LinkUse> uses;  // ascending by link
-  bool is_private = false;    // no other variable of the job uses its links
+  bool is_private = false;    // nobody else uses its links, and they never change
 };
 
 struct Communicator {
@@ -54,10 +54,17 @@ struct Rank {
   std::vector<int32_t> communicator_of_message;
 };
 
+// From time_ps on the link has this rate: it slows down, dies (0) or comes back.
+struct RateChange {
+  int64_t time_ps = 0;
+  int64_t rate = 0;  // 1/1024 B/s
+};
+
 struct LinkInfo {
   std::string name;
-  int64_t rate = 0;  // 1/1024 B/s; the solver's capacity is rate * 2^16
+  int64_t rate = 0;  // 1/1024 B/s, at the start; the solver's capacity is rate * 2^16
   int8_t axis = 0;
+  std::vector<RateChange> changes = {};  // ascending in time
 };
 
 struct System {
@@ -87,12 +94,18 @@ System make_system(std::shared_ptr<const lower::Program> program, const machine:
                    int64_t used_ranks);
 
 // Sets Variable::is_private: a call is private when no other communicator's variable uses a link of
-// any of its phases (calls on one communicator follow one another).
+// any of its phases (calls on one communicator follow one another) and none of these links changes
+// its rate in mid-run.
 void mark_private(System& system);
 
 // A copy in which one rank computes at another factor or starts later.
 std::shared_ptr<System> with_rank(const System& system, int64_t rank, int32_t factor,
                                   int64_t start_ps);
+
+// A copy in which one link changes its rate at the given times. Weights stay those of the rate at
+// the start.
+std::shared_ptr<System> with_link_changes(const System& system, int64_t link,
+                                          const std::vector<RateChange>& changes);
 
 // Throws SimulateError unless every index is in range, factors and rates are not negative and every
 // transfer of more than 0 bytes has a link.

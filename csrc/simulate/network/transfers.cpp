@@ -28,7 +28,15 @@ Transfers::Transfers(const fold::System& system, std::unique_ptr<Solver> solver,
       solver_(std::move(solver)),
       certify_(certify),
       network_(capacities_of(system), system.variables),
-      flows_(system.variables.size()) {}
+      flows_(system.variables.size()) {
+  for (size_t link = 0; link < system.links.size(); ++link) {
+    for (const fold::RateChange& change : system.links[link].changes) {
+      changes_.push_back({change.time_ps, int32_t(link), change.rate});
+    }
+  }
+  std::sort(changes_.begin(), changes_.end(),
+            [](const Change& a, const Change& b) { return a.time_ps < b.time_ps; });
+}
 
 void Transfers::begin(int64_t instance, const std::vector<int32_t>& phases, int64_t start_ps) {
   TRN_ASSERT(!phases.empty(), "a call without phases ends where it starts");
@@ -74,9 +82,23 @@ void Transfers::end_phase(int64_t instance, int64_t now_ps, std::vector<int64_t>
   start_phase(instance, now_ps, ended);
 }
 
-int64_t Transfers::next_ps() { return events_.next_ps(IsStale{flows_}, kNever); }
+int64_t Transfers::next_ps() {
+  const int64_t event_ps = events_.next_ps(IsStale{flows_}, kNever);
+  if (network_.active().empty() || next_change_ == changes_.size()) return event_ps;
+  return std::min(event_ps, changes_[next_change_].time_ps);
+}
+
+// Those before now_ps found nobody in the network.
+void Transfers::change_links(int64_t now_ps) {
+  for (; next_change_ < changes_.size(); ++next_change_) {
+    const Change& change = changes_[next_change_];
+    if (change.time_ps > now_ps) break;
+    network_.set_capacity(change.link, int128(change.rate) * fold::kWeightOne);
+  }
+}
 
 void Transfers::process(int64_t now_ps, std::vector<int64_t>& ended) {
+  change_links(now_ps);
   for (Event event; events_.pop(now_ps, IsStale{flows_}, event);) {
     ++event_count_;
     if (event.is_entry) {

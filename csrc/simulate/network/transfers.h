@@ -7,7 +7,8 @@
 // bandwidth before; it ends at t0 + ceil(remaining / rate); the next phase starts then. Remaining
 // is exact, int128 in (1/1024 B/s x 1 ps), so bringing a flow up to date at one more instant
 // changes nothing. Events at one time form one batch and need no order: between them no time
-// passes. A solve touches the flows whose rate it changes, and no others.
+// passes. A solve touches the flows whose rate it changes, and no others. A link whose rate
+// changes in mid-run is a change of capacity at that time; weights stay as they are.
 #pragma once
 
 #include <cstdint>
@@ -33,7 +34,7 @@ class Transfers {
 
   // Call `instance` starts at `start_ps` and has at least one phase.
   void begin(int64_t instance, const std::vector<int32_t>& phases, int64_t start_ps);
-  // Time of the next entry or end; kNever when there is none.
+  // Time of the next entry, end, or change of a link while flows are in the network; else kNever.
   int64_t next_ps();
   // Handles everything at exactly `now_ps`; appends the calls that end.
   void process(int64_t now_ps, std::vector<int64_t>& ended);
@@ -69,6 +70,11 @@ class Transfers {
     PhaseTimes times;
   };
 
+  struct Change {
+    int64_t time_ps;
+    int32_t link;
+    int64_t rate;
+  };
   struct IsStale {
     const std::vector<Flow>& flows;
     bool operator()(const Event& event) const {
@@ -76,6 +82,7 @@ class Transfers {
     }
   };
 
+  void change_links(int64_t now_ps);
   void start_phase(int64_t instance, int64_t now_ps, std::vector<int64_t>& ended);
   void enter(int64_t instance, int64_t now_ps, std::vector<int64_t>& ended);
   void end_phase(int64_t instance, int64_t now_ps, std::vector<int64_t>& ended);
@@ -88,7 +95,9 @@ class Transfers {
   std::vector<Flow> flows_;  // by variable
   std::vector<Call> calls_;  // by instance
   EventQueue<Event> events_;
-  std::vector<int32_t> changed_;
+  std::vector<Change> changes_;  // of links, ascending in time
+  size_t next_change_ = 0;
+  std::vector<int32_t> changed_;  // flows with another rate, scratch
   int64_t solve_count_ = 0, event_count_ = 0;
 };
 

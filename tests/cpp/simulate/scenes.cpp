@@ -378,6 +378,23 @@ std::shared_ptr<const fold::System> relabelled(const fold::System& system,
   return std::make_shared<const fold::System>(std::move(result));
 }
 
+std::shared_ptr<const fold::System> with_random_changes(const fold::System& system, uint64_t seed) {
+  std::mt19937_64 random(seed);
+  fold::System result = system;
+  for (fold::LinkInfo& link : result.links) {
+    int64_t at_ps = -1;
+    for (uint64_t i = random() % 4; i > 0; --i) {
+      at_ps += 1 + int64_t(random() % 60000);
+      link.changes.push_back(
+          {at_ps, random() % 3 == 0 ? 0 : link.rate / 8 * int64_t(random() % 16)});
+    }
+    // Most links that died come back for good.
+    if (random() % 8 > 0) link.changes.push_back({at_ps + 1000, link.rate});
+  }
+  fold::mark_private(result);
+  return std::make_shared<const fold::System>(std::move(result));
+}
+
 std::shared_ptr<const fold::System> twice(const fold::System& system) {
   fold::System result = system;
   const auto ranks = int32_t(system.ranks.size()), links = int32_t(system.links.size());
