@@ -40,7 +40,10 @@ std::unique_ptr<Lanes> make_lanes(const fold::System& system, const SimulateOpti
 
 std::unique_ptr<Solver> make_solver(const SimulateOptions& options) {
   if (options.engine == Engine::reference) return make_reference_solver();
-  return std::make_unique<Repair>(make_heap_solver(), RepairLimits{});
+  std::string why;
+  const Backend backend = available_backend(options.backend, why);
+  auto whole = backend == Backend::cpp ? make_heap_solver() : make_dp_solver(backend);
+  return std::make_unique<Repair>(std::move(whole), RepairLimits{});
 }
 
 }  // namespace

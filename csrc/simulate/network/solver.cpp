@@ -16,4 +16,22 @@ void WholeSolver::solve(Network& network, std::vector<int32_t>& changed) {
   ++whole_count_;
 }
 
+#ifndef TRNSIM_WITH_CUDA
+std::unique_ptr<WholeSolver> make_cuda_dp_solver() {
+  throw Error(ErrorKind::simulate, "this build has no CUDA", "build with TRNSIM_CUDA=on");
+}
+#endif
+
+std::unique_ptr<WholeSolver> make_dp_solver(Backend backend) {
+  switch (backend) {
+    case Backend::cpp:
+      return make_cpp_dp_solver();
+    case Backend::omp:
+      return make_omp_dp_solver();
+    case Backend::cuda:
+      return make_cuda_dp_solver();
+  }
+  return nullptr;
+}
+
 }  // namespace trnsim::simulate

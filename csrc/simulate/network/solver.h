@@ -44,7 +44,13 @@ class WholeSolver : public Solver {
   int64_t whole_count_ = 0;
 };
 
-std::unique_ptr<WholeSolver> make_reference_solver();  // O(links x flows x log rate)
-std::unique_ptr<WholeSolver> make_heap_solver();       // O(uses + closings x log links)
+std::unique_ptr<WholeSolver> make_reference_solver();          // O(links x flows x log rate)
+std::unique_ptr<WholeSolver> make_heap_solver();               // O(uses + closings x log links)
+std::unique_ptr<WholeSolver> make_dp_solver(Backend backend);  // O(uses x rounds), in parallel
+
+// One a backend; the last needs a GPU.
+std::unique_ptr<WholeSolver> make_cpp_dp_solver();
+std::unique_ptr<WholeSolver> make_omp_dp_solver();
+std::unique_ptr<WholeSolver> make_cuda_dp_solver();
 
 }  // namespace trnsim::simulate

@@ -9,6 +9,7 @@
 
 #include "simulate/network/certificate.h"
 #include "simulate/network/repair.h"
+#include "simulate/timeline/bulk.h"
 
 namespace trnsim::simulate {
 namespace {
@@ -97,6 +98,7 @@ void solve(Solver& solver, Network& network) {
 TEST(Solvers, AgreeOnRandomNetworks) {
   Random random(1);
   const auto reference = make_reference_solver(), heap = make_heap_solver();
+  const auto dp = make_dp_solver(Backend::cpp);
   for (int i = 0; i < 20000; ++i) {
     const Case of(random, 7, 10);
     Network network(of.capacities, of.variables);
@@ -105,6 +107,7 @@ TEST(Solvers, AgreeOnRandomNetworks) {
     }
     const Rates expected = reference->allocate(network);
     ASSERT_EQ(heap->allocate(network), expected) << "network " << i;
+    ASSERT_EQ(dp->allocate(network), expected) << "network " << i;
     solve(*make_repair(kNeverWhole), network);
     ASSERT_EQ(reference->allocate(network), expected);
     for (size_t flow = 0; flow < expected.size(); ++flow) {
@@ -180,6 +183,32 @@ TEST(Solvers, RepairGoesOnFromWholeSolvesAndFromOnesItGaveUp) {
   EXPECT_GT(repaired, 1000);
   EXPECT_GT(whole_count - given_up, 1000);
   EXPECT_GT(given_up, 10);
+}
+
+TEST(Solvers, DataParallelRoundsAgreeOnLargeNetworksAndOnEveryBackend) {
+  Random random(8);
+  std::vector<Backend> backends{Backend::cpp, Backend::omp};
+  if (cuda_device_count() > 0) backends.push_back(Backend::cuda);
+  std::vector<std::unique_ptr<WholeSolver>> solvers;
+  for (const Backend backend : backends) solvers.push_back(make_dp_solver(backend));
+  const auto heap = make_heap_solver();
+  // The largest is beyond the size below which one thread does it all.
+  for (const size_t most : {60, 60, 300, 300, 1000, 1000, 50'000}) {
+    Case of(random, 200, most);
+    if (most == 50'000) {
+      of.variables.resize(most, of.variables[0]);
+      for (auto& variable : of.variables) {
+        for (auto& use : variable.uses) use.link = int32_t(random() % of.capacities.size());
+      }
+    }
+    Network network(of.capacities, of.variables);
+    for (size_t flow = 0; flow < of.variables.size(); ++flow) network.enter(int32_t(flow));
+    for (int step = 0; step < 3; ++step) {
+      const Rates expected = heap->allocate(network);
+      for (const auto& solver : solvers) ASSERT_EQ(solver->allocate(network), expected);
+      for (int i = 0; i < 5; ++i) disturb(random, of, network);
+    }
+  }
 }
 
 TEST(Solvers, TheCertificateRejectsEveryOtherRate) {
