@@ -9,8 +9,8 @@
 //   communicators of a class  have one slot, the same *set* of (class of a member, where it calls
 //                             on it), and, for each variable in order, one call template, phase,
 //                             latency and size and the same *set* of classes of links
-//   links of a class          have one rate and, for each (class of communicators, variable), the
-//                             same *sum* of weights
+//   links of a class          have one rate, with the same changes in mid-run, and, for each (class
+//                             of communicators, variable), the same *sum* of weights
 // Then ranks of a class do the same things at the same time. A call starts with the last member and
 // ends for all at once, so a set of members is enough; a flow's rate is the least of its links'
 // levels, so a set of links is enough; and a link's level comes from H(u) = sum of w min(r, u), in

@@ -133,9 +133,10 @@ class Checker {
 
   std::string find_in_links() {
     for (size_t i = 0; i < original_.links.size(); ++i) {
-      if (original_.links[i].rate != quotient_.links[size_t(cohorts_.class_of_link[i])].rate) {
-        return name("the rate of link", i);
-      }
+      const LinkInfo &own = original_.links[i],
+                     &shown = quotient_.links[size_t(cohorts_.class_of_link[i])];
+      if (own.rate != shown.rate) return name("the rate of link", i);
+      if (own.changes != shown.changes) return name("the changes of link", i);
     }
     return {};
   }

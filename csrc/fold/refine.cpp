@@ -68,6 +68,9 @@ class Refiner {
     bool splits = split(partition_.rank, partition_.ranks);
     for (size_t i = 0; i < system_.links.size(); ++i) {
       hashes_[i] = combine(seed_, uint64_t(system_.links[i].rate));
+      for (const RateChange& change : system_.links[i].changes) {
+        hashes_[i] = combine(combine(hashes_[i], uint64_t(change.time_ps)), uint64_t(change.rate));
+      }
     }
     splits |= split(partition_.link, partition_.links);
     for (size_t i = 0; i < system_.communicators.size(); ++i) {

@@ -58,6 +58,7 @@ struct Rank {
 struct RateChange {
   int64_t time_ps = 0;
   int64_t rate = 0;  // 1/1024 B/s
+  bool operator==(const RateChange&) const = default;
 };
 
 struct LinkInfo {

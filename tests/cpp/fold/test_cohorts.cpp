@@ -86,6 +86,35 @@ TEST(Cohorts, FoldedIsUnfoldedToTheLastPicosecond) {
   EXPECT_LT(classes * 4, ranks);  // or the test would test nothing
 }
 
+TEST(Cohorts, LinksThatChangeInMidRunFoldWithTheirLikes) {
+  int64_t changed = 0;
+  for (uint64_t seed = 0; seed < 400; ++seed) {
+    SCOPED_TRACE("seed " + std::to_string(seed));
+    const jobs::Job job = jobs::random_job(seed);
+    const int64_t makespan_ps = run(job.system, simulate::Engine::bulk, true).makespan_ps;
+    System system = *job.system;
+    // All NICs slow down at a third of the run; one link dies later and comes back at half its
+    // rate.
+    const auto slow_down = [&](int32_t link) {
+      LinkInfo& at = system.links[size_t(link)];
+      at.changes.push_back({makespan_ps / 3, at.rate / 2});
+    };
+    for (int32_t rank = 0; rank < job.shape.rank_count(); ++rank) slow_down(job.nic_up(rank));
+    auto& one = system.links[seed % system.links.size()];
+    one.changes.push_back({makespan_ps / 2 + 1, 0});
+    one.changes.push_back({makespan_ps / 2 + 500'000, one.rate / 2});
+    mark_private(system);
+    const auto shared = std::make_shared<const System>(std::move(system));
+    const Cohorts cohorts = fold_system(shared);
+    check_fold(*shared, cohorts);
+    const Timeline unfolded = run(shared, simulate::Engine::bulk, true);
+    expect_same(unfolded, run(cohorts.system, simulate::Engine::bulk, seed % 2 == 0), cohorts);
+    if (HasFailure()) return;
+    changed += unfolded.makespan_ps != makespan_ps;
+  }
+  EXPECT_GT(changed, 100);
+}
+
 TEST(Cohorts, ARandomSystemAndItsCopyFoldIntoOne) {
   for (uint64_t seed = 0; seed < 2000; ++seed) {
     SCOPED_TRACE("seed " + std::to_string(seed));
