@@ -41,6 +41,15 @@ def test_the_same_work_takes_the_same_time_again() -> None:
     assert elapsed_ms(5) == pytest.approx(elapsed_ms(5), rel=0.2)
 
 
+def test_a_core_alone_takes_longer_than_the_chip_that_a_rank_has_to_itself() -> None:
+    trn2 = machine.load("trn2")
+    times_ms = []
+    for ranks_per_chip in (trn2.ranks_per_chip_allowed[0], trn2.ranks_per_chip_allowed[-1]):
+        clock.install(trn2, ranks_per_chip)
+        times_ms.append(elapsed_ms(3))
+    assert 0 < times_ms[0] < times_ms[1]
+
+
 def test_nothing_between_two_events_takes_no_time() -> None:
     elapsed_ms(2)
     assert elapsed_ms(0) == 0

@@ -20,8 +20,11 @@ _MARKER_FORWARD_BEGIN = 2  # of workload.h's MarkerKind
 
 
 def install(machine: _core.Machine, ranks_per_chip: int = 0) -> None:
-    """Events tell simulated time on `machine` from here on, and the device's properties are its."""
-    _C.set_event_clock(EventClock(machine))
+    """Events tell simulated time on `machine` from here on, and the device's properties are its.
+
+    0 ranks per chip are the machine's own number.
+    """
+    _C.set_event_clock(EventClock(machine, ranks_per_chip))
     properties.describe(machine, ranks_per_chip)
 
 
@@ -34,8 +37,8 @@ def remove() -> None:
 class EventClock:
     """clock(event_id) -> picoseconds, kept until an event is asked for that is newer."""
 
-    def __init__(self, machine: _core.Machine) -> None:
-        self.machine = machine
+    def __init__(self, machine: _core.Machine, ranks_per_chip: int = 0) -> None:
+        self.machine, self.ranks_per_chip = machine, ranks_per_chip
         self._times_ps: dict[int, int] = {}
 
     def __call__(self, event_id: int) -> int:
@@ -43,17 +46,19 @@ class EventClock:
             from trnsim import _core
 
             recorded = _core.Workload.from_capsule(_C.snapshot_recording())
-            self._times_ps = event_times_ps(recorded, self.machine)
+            self._times_ps = event_times_ps(recorded, self.machine, self.ranks_per_chip)
         return self._times_ps[event_id]
 
 
-def event_times_ps(workload: _core.Workload, machine: _core.Machine) -> dict[int, int]:
+def event_times_ps(
+    workload: _core.Workload, machine: _core.Machine, ranks_per_chip: int
+) -> dict[int, int]:
     """When each event of the Workload completes, in picoseconds from its first record."""
     from trnsim import _core
 
     kinds = _core.workload_enum_names()["records.kind"]
     rows = workload.to_columns()["records"]
-    ends = _record_ends_ps(workload, machine, len(rows["kind"]))
+    ends = _record_ends_ps(workload, machine, ranks_per_chip, len(rows["kind"]))
     stream_ps: dict[int, int] = {}
     times: dict[int, int] = {}
     columns = (rows[name].tolist() for name in ("kind", "stream", "payload"))
@@ -67,12 +72,14 @@ def event_times_ps(workload: _core.Workload, machine: _core.Machine) -> dict[int
     return times
 
 
-def _record_ends_ps(workload: _core.Workload, machine: _core.Machine, count: int) -> list[int]:
+def _record_ends_ps(
+    workload: _core.Workload, machine: _core.Machine, ranks_per_chip: int, count: int
+) -> list[int]:
     """The end of each record's op on this rank's engines; 0 for records without one."""
     from trnsim import _core
 
     alone = _as_one_step(workload)
-    place = _core.make_placement(machine, 1, 0, machine.ranks_per_chip_allowed[0])
+    place = _core.make_placement(machine, 1, 0, ranks_per_chip)
     program = _core.lower_step(alone, alone.choose_step(), machine, place, "", "")
     system = _core.make_system(program, machine, _core.make_topology(machine, 1), place, 1)
     timeline = _core.simulate_step(system, _core.Engine.bulk, _core.Backend.cpp, False, True, None)
