@@ -1,13 +1,16 @@
 # SPDX-License-Identifier: Apache-2.0
 # SPDX-FileCopyrightText: The trnsim authors
-"""Checks, when all Python tests are collected, that none have gone missing."""
+"""command.py of this folder is imported by its name. When all Python tests are collected, none may
+have gone missing."""
 
 import json
+import sys
 from pathlib import Path
 
 import pytest
 
 HERE = Path(__file__).resolve().parent
+sys.path.append(str(HERE))
 
 
 def pytest_collection_finish(session):

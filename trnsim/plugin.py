@@ -52,6 +52,5 @@ def other_plugins() -> list[str]:
     """Names of the other installed plugins of the `torch.backends` group."""
     from importlib.metadata import entry_points
 
-    return sorted(
-        {e.name for e in entry_points(group="torch.backends") if not e.value.startswith("trnsim")}
-    )
+    entries = entry_points(group="torch.backends")
+    return sorted({e.name for e in entries if e.module.partition(".")[0] != "trnsim"})

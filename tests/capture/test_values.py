@@ -4,11 +4,9 @@
 
 from __future__ import annotations
 
-import subprocess
-import sys
-
 import pytest
 import torch
+from command import python
 
 from trnsim import _torch
 
@@ -122,13 +120,10 @@ def test_a_scale_that_changes_every_step_is_the_same_signature(mode, record):
 
 
 def test_a_native_read_of_device_memory_stops_with_a_message():
-    script = (
-        "import ctypes, torch, trnsim.device\n"
-        "x = torch.ones(4, device='trn')\n"
-        "ctypes.string_at(x.data_ptr(), 4)\n"
-    )
-    done = subprocess.run(
-        [sys.executable, "-c", script], capture_output=True, text=True, check=False
-    )
+    done = python("""
+        import ctypes, torch, trnsim.device
+        x = torch.ones(4, device="trn")
+        ctypes.string_at(x.data_ptr(), 4)
+    """)
     assert done.returncode != 0
     assert "trnsim: a native read of phantom memory in" in done.stderr

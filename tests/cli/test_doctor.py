@@ -57,12 +57,17 @@ def test_a_torch_outside_the_range_is_a_problem(installation):
     assert doctor._torch().ok
 
 
-def test_another_plugin_is_named_with_the_switch(monkeypatch):
+def test_another_plugin_is_named_with_the_switch_and_is_no_problem_once_that_is_set(monkeypatch):
+    monkeypatch.delenv("TRNSIM_AUTOLOAD", raising=False)
     other = metadata.EntryPoint("npu", "torch_npu:_autoload", "torch.backends")
     ours = metadata.EntryPoint("trnsim", "trnsim:_autoload", "torch.backends")
     monkeypatch.setattr(metadata, "entry_points", lambda group: [other, ours])
     check = doctor._plugins()
     assert not check.ok and "npu" in check.found and "TRNSIM_AUTOLOAD=1" in check.way_out
+    monkeypatch.setenv("TRNSIM_AUTOLOAD", "1")
+    check = doctor._plugins()
+    assert check.ok and "npu" in check.found
+    monkeypatch.delenv("TRNSIM_AUTOLOAD")
     monkeypatch.setattr(metadata, "entry_points", lambda group: [ours])
     assert doctor._plugins().ok
 

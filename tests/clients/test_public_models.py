@@ -3,12 +3,10 @@
 """Models that nobody here wrote, through `trnsim run`: timm's and transformers', random weights."""
 
 import json
-import subprocess
-import sys
 import textwrap
-from pathlib import Path
 
 import pytest
+from command import trnsim
 
 RESNET = """
     import timm, torch
@@ -61,12 +59,9 @@ LLAMA_70B = """
 """
 
 
-def run(folder: Path, script: str, *options: str) -> subprocess.CompletedProcess:
+def run(folder, script, *options):
     (folder / "train.py").write_text(textwrap.dedent(script))
-    return subprocess.run(
-        [sys.executable, "-m", "trnsim", "run", "--json", *options, "train.py"],
-        cwd=folder, capture_output=True, text=True, timeout=900, check=False,
-    )  # fmt: skip
+    return trnsim("run", "--json", *options, "train.py", cwd=folder)
 
 
 @pytest.mark.parametrize(("package", "script"), [("timm", RESNET), ("transformers", GPT2)])

@@ -5,18 +5,12 @@
 from __future__ import annotations
 
 import gc
-import os
-import subprocess
-import sys
 from collections.abc import Callable, Iterator
-from pathlib import Path
 from typing import NamedTuple
 
 import pytest
 
 import trnsim.device as trn
-
-ROOT = Path(__file__).resolve().parents[2]
 
 
 def enter(mode: str) -> str:
@@ -59,7 +53,9 @@ def fresh_device() -> Iterator[None]:
     yield
     if trn._C.is_recording():
         trn._C.stop_recording()
-    trn.properties.forget_machine()
+    trn.properties.describe(None)
+    trn._C.set_device_count(1)
+    trn._C.set_capacity_bytes(-1)
     trn._C.set_event_clock(None)
     trn.set_device(0)
     trn.set_stream(trn.default_stream())
@@ -69,22 +65,3 @@ def fresh_device() -> Iterator[None]:
 def mode(request: pytest.FixtureRequest) -> str:
     """The test runs in both modes."""
     return enter(request.param)
-
-
-@pytest.fixture
-def run_python() -> Callable[..., subprocess.CompletedProcess[str]]:
-    """run_python(code, NAME=value, ...) runs a fresh interpreter with those variables."""
-
-    def run(code: str, **variables: str) -> subprocess.CompletedProcess[str]:
-        environment = {k: v for k, v in os.environ.items() if not k.startswith("TRNSIM_")}
-        environment.update(PYTHONPATH=str(ROOT), **variables)
-        return subprocess.run(
-            [sys.executable, "-c", code],
-            env=environment,
-            capture_output=True,
-            text=True,
-            timeout=300,
-            check=False,
-        )
-
-    return run

@@ -117,16 +117,17 @@ def test_properties_follow_the_machine_and_the_share_of_a_rank() -> None:
     whole, quarter = (trn.properties.properties_of(trn2, ranks) for ranks in (1, 4))
     assert quarter.multi_processor_count * 4 == whole.multi_processor_count
     assert quarter.total_memory == trn2.rank_memory_bytes(4)
-    trn.properties.use_machine(machine.load("h100"), ranks_per_server=8)
+    trn.properties.describe(machine.load("h100"))
+    trn._C.set_device_count(8)
     assert trn.device_count() == 8
     assert trn.get_device_properties(7).name == "h100"
     assert "neuron" not in trn.get_device_name()
-    trn.properties.use_machine(machine.load("trn2-ultra"))
-    assert trn.get_device_properties().name == "trn2"
-    trn.properties.use_machine(machine.load("h100"), ranks_per_server=8)
+    trn._C.set_capacity_bytes(trn.get_device_properties().total_memory)
     assert trn.mem_get_info()[1] == trn.get_device_properties().total_memory
     with pytest.raises(RuntimeError, match="invalid device ordinal: 8 of 8"):
         trn.get_device_properties(8)
+    trn.properties.describe(machine.load("trn2-ultra"))
+    assert trn.get_device_properties().name == "trn2"
 
 
 def test_a_step_is_marked_by_hand(stop_recording) -> None:

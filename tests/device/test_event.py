@@ -4,11 +4,11 @@
 
 from __future__ import annotations
 
-import subprocess
 from collections.abc import Callable
 
 import pytest
 import torch
+from command import python
 
 from trnsim import device as trn
 
@@ -98,16 +98,14 @@ def test_elapsed_time_needs_timing_and_recorded_events() -> None:
         start.elapsed_time(trn.Event(enable_timing=True))
 
 
-def test_without_a_machine_time_is_the_host_s_and_monotone(
-    run_python: Callable[..., subprocess.CompletedProcess[str]],
-) -> None:
-    done = run_python(
-        "import torch\n"
-        "import trnsim.device as trn\n"
-        "events = [trn.Event(enable_timing=True) for _ in range(3)]\n"
-        "for event in events: event.record()\n"
-        "assert 0 <= events[0].elapsed_time(events[1]) <= events[0].elapsed_time(events[2])\n"
-    )
+def test_without_a_machine_time_is_the_host_s_and_monotone() -> None:
+    done = python("""
+        import torch
+        import trnsim.device as trn
+        events = [trn.Event(enable_timing=True) for _ in range(3)]
+        for event in events: event.record()
+        assert 0 <= events[0].elapsed_time(events[1]) <= events[0].elapsed_time(events[2])
+    """)
     assert done.returncode == 0, done.stderr
     assert done.stderr.count("host's clock") == 1  # said once, not for each reading
 

@@ -3,19 +3,21 @@
 """The data-parallel GPT example, small, captured once: what must hold on any machine."""
 
 import json
-import os
-import subprocess
-import sys
-from pathlib import Path
 
+import command
 import pytest
-import torch  # noqa: F401
 
 import trnsim
-import trnsim.device
 
-ROOT = Path(__file__).resolve().parents[2]
 SMALL = ["--layers", "2", "--width", "128", "--context", "64", "--batch", "2", "--steps", "3"]
+
+
+def run(*options):
+    """What `trnsim run --json` says of the small example on trn2-ultra."""
+    script = command.ROOT / "examples" / "train_gpt_ddp.py"
+    done = command.trnsim("run", "--machine", "trn2-ultra", "--json", *options, script, *SMALL)
+    assert done.returncode == 0, done.stderr
+    return json.loads(done.stdout)
 
 
 @pytest.fixture(scope="module")
@@ -25,15 +27,8 @@ def folder(tmp_path_factory):
 
 @pytest.fixture(scope="module")
 def document(folder):
-    """What `trnsim run --json` says of it on 64 chips; the run file stays in the folder."""
-    command = [
-        sys.executable, "-m", "trnsim", "run", "--machine", "trn2-ultra", "--chips", "64",
-        "--out", str(folder), "--json", str(ROOT / "examples/train_gpt_ddp.py"), *SMALL,
-    ]  # fmt: skip
-    environment = os.environ | {"PYTHONPATH": str(ROOT), "TRNSIM_AUTOLOAD": "1"}
-    run = subprocess.run(command, capture_output=True, text=True, env=environment, check=False)
-    assert run.returncode == 0, run.stderr
-    return json.loads(run.stdout)
+    """On 64 chips; the run file stays in the folder."""
+    return run("--chips", 64, "--out", folder)
 
 
 @pytest.fixture(scope="module")
@@ -74,15 +69,8 @@ def test_twice_the_bandwidth_of_every_link_is_never_slower(workload):
     assert quick(workload, faster).step_ps <= quick(workload, plain).step_ps
 
 
-def test_sixty_four_chips_are_never_faster_than_sixty_four_times_one(document, workload, tmp_path):
-    command = [
-        sys.executable, "-m", "trnsim", "run", "--machine", "trn2-ultra", "--json",
-        str(ROOT / "examples/train_gpt_ddp.py"), *SMALL,
-    ]  # fmt: skip
-    environment = os.environ | {"PYTHONPATH": str(ROOT), "TRNSIM_AUTOLOAD": "1"}
-    run = subprocess.run(command, capture_output=True, text=True, env=environment, check=False)
-    assert run.returncode == 0, run.stderr
-    one = json.loads(run.stdout)
+def test_sixty_four_chips_are_never_faster_than_sixty_four_times_one(document):
+    one = run()
     assert one["chips_used"] == 1
     assert one["breakdown_s"]["exposed_communication"] == 0
     assert one["exposed_by_group"] == {}

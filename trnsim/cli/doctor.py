@@ -17,6 +17,7 @@ import typer
 
 from trnsim.cli import options, output
 from trnsim.errors import TrnSimError
+from trnsim.plugin import other_plugins
 
 
 @dataclass(frozen=True)
@@ -111,17 +112,16 @@ def _extension() -> Check:
 
 
 def _plugins() -> Check:
-    others = sorted(
-        entry.name
-        for entry in metadata.entry_points(group="torch.backends")
-        if entry.value.partition(":")[0].partition(".")[0] != "trnsim"
-    )
+    others = other_plugins()
     if not others:
         return Check("other device plugins", True, "none")
+    named = f"{', '.join(others)} may want the one free device slot of torch too"
+    if os.environ.get("TRNSIM_AUTOLOAD") == "1":
+        return Check("other device plugins", True, f"{named}: trnsim has it (TRNSIM_AUTOLOAD=1)")
     return Check(
         "other device plugins",
         False,
-        ", ".join(others) + " want the one free device slot of torch too",
+        named,
         "TRNSIM_AUTOLOAD=1 gives it to trnsim; trnsim run does so by itself",
     )
 

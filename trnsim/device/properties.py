@@ -2,8 +2,8 @@
 # SPDX-FileCopyrightText: The trnsim authors
 """What the device says about itself: properties of the machine that was chosen.
 
-`trnsim.simulate` and `trnsim run` choose one by `use_machine`. Before that the properties are those
-of the preset `DEFAULT_MACHINE`, while memory is unlimited: nothing was asked to fit yet.
+`trnsim.simulate` and `trnsim run` choose one by `describe`. Before that the properties are those of
+the preset `DEFAULT_MACHINE`, while memory is unlimited: nothing was asked to fit yet.
 """
 
 from __future__ import annotations
@@ -63,37 +63,6 @@ def describe(machine: Machine | None, ranks_per_chip: int = 0) -> None:
     """Makes the properties those of `machine`, or of the default one again."""
     global _chosen
     _chosen = None if machine is None else properties_of(machine, ranks_per_chip)
-
-
-def use_machine(
-    machine: Machine,
-    *,
-    ranks_per_chip: int = 0,
-    ranks_per_server: int = 1,
-    only_report_out_of_memory: bool = False,
-) -> None:
-    """Makes the devices those of `machine`: their count, capacity and properties.
-
-    Args:
-        machine: a loaded Machine.
-        ranks_per_chip: ranks that share a chip, each with its part of cores and memory; 0 = the
-            machine's own.
-        ranks_per_server: what `device_count()` says.
-        only_report_out_of_memory: go on beyond the capacity, and only count it (`--no-oom`).
-    """
-    describe(machine, ranks_per_chip)
-    assert _chosen is not None
-    _C.set_device_count(ranks_per_server)
-    _C.set_only_report_out_of_memory(only_report_out_of_memory)
-    _C.set_capacity_bytes(_chosen.total_memory)
-
-
-def forget_machine() -> None:
-    """Back to one device of unlimited memory."""
-    describe(None)
-    _C.set_device_count(1)
-    _C.set_only_report_out_of_memory(False)
-    _C.set_capacity_bytes(-1)
 
 
 def get_device_properties(device: Device = None) -> DeviceProperties:
