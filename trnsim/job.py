@@ -8,6 +8,8 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
+from trnsim.errors import WorkloadError
+
 if TYPE_CHECKING:
     from trnsim import _core
     from trnsim.capture.world import World
@@ -43,6 +45,13 @@ class Job:
             ranks_per_server=place.ranks_per_server,
             chips=place.chips,
         )
+
+
+def check_asked(**counts: int | None) -> None:
+    """Raises WorkloadError when one of the named counts is negative."""
+    for name, count in counts.items():
+        if count is not None and count < 0:
+            raise WorkloadError(f"{name} {count} is negative: use 0 or more")
 
 
 def make_job(

@@ -2,12 +2,11 @@
 # SPDX-FileCopyrightText: The trnsim authors
 """Wrong requests: one line that begins `trnsim: `, exit code 2, and nothing written."""
 
-import subprocess
 import sys
 from pathlib import Path
 
 import pytest
-from command import trnsim
+from command import python, trnsim
 
 from trnsim.workload import save
 from trnsim.workload.files import load
@@ -46,7 +45,9 @@ def script(tmp_path):
         (["--chips", "many"], "'--chips'"),
         (["--mode", "fast"], "'--mode'"),
         (["--chps", "4"], "--chips"),
-        (["--step", "-1"], "counted from 0"),
+        (["--step", "-1"], "'--step'"),
+        (["--top", "-1"], "'--top'"),
+        (["--tokens-per-step", "-1"], "'--tokens-per-step'"),
         (["--set", "chip.hbm.bandwith=3"], "did you mean chip.hbm.bandwidth"),
         (["--set", "nonsense"], "nonsense"),
     ],
@@ -87,7 +88,7 @@ def test_help_is_quick_to_import():
         "heavy = {'torch', 'numpy', 'pyarrow', 'rich', 'trnsim._core'} & set(sys.modules)\n"
         "assert not heavy, heavy"
     )
-    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=False)
+    done = python(code)
     assert done.returncode == 0, done.stderr
     assert all(verb in done.stdout for verb in ("run", "project", "info", "diff", "doctor"))
 
@@ -103,7 +104,7 @@ def test_the_package_alone_imports_nothing_heavy_and_its_names_resolve():
         "except AttributeError as error: assert 'absent' in str(error)\n"
         "else: raise AssertionError"
     )
-    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=False)
+    done = python(code)
     assert done.returncode == 0, done.stderr
 
 
@@ -146,3 +147,4 @@ def test_diff_says_equal_or_names_the_record(tmp_path):
     assert other.returncode == 1 and other.stdout == "world_size: a has 1, b has 4\n"
     assert "is not a run file" in refused(trnsim("diff", tmp_path / "a", __file__))
     assert "no file" in refused(trnsim("diff", tmp_path / "a", tmp_path / "absent"))
+    assert "'--limit'" in refused(trnsim("diff", "--limit", 0, tmp_path / "a", tmp_path / "c"))

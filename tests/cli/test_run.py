@@ -7,6 +7,8 @@ import textwrap
 
 from command import trnsim
 
+from trnsim.workload import load_run
+
 TRAIN = """
     import os, sys
     import torch
@@ -37,10 +39,13 @@ def test_the_script_keeps_its_arguments_and_its_prints(tmp_path):
 
 
 def test_a_module_runs_by_its_name_with_its_arguments(tmp_path):
-    write(tmp_path, TRAIN, "training.py")
-    done = trnsim("run", "-m", "training", "--lr", "3", cwd=tmp_path)
+    (tmp_path / "package").mkdir()
+    write(tmp_path / "package", TRAIN, "training.py")
+    done = trnsim("run", "--out", "out", "-m", "package.training", "--lr", "3", cwd=tmp_path)
     assert done.returncode == 0, done.stderr
     assert "arguments ['--lr', '3']" in done.stdout
+    manifest = load_run(tmp_path / "out" / "training.trnsim").manifest
+    assert manifest["command"] == ["-m", "package.training", "--lr", "3"]
 
 
 def test_json_is_alone_on_stdout_whatever_prints(tmp_path):
@@ -109,6 +114,43 @@ def test_out_leaves_a_run_file_that_projects_to_the_same(tmp_path):
     other = trnsim("project", out / "train.trnsim", "--machine", "h100", "--json")
     assert other.returncode == 0, other.stderr
     assert json.loads(other.stdout)["machine"] == "h100"
+    assert not json.loads(other.stdout)["overrides"]
+
+
+def test_what_project_is_not_told_is_as_in_the_run(tmp_path):
+    script, out = write(tmp_path, TRAIN), tmp_path / "out"
+    options = ["--step", 0, "--tokens-per-step", 1000, "--chips", 2, "--ranks-per-chip", 4]
+    first = trnsim("run", "--json", *options, "--out", out, script, "--lr", "3")
+    again = trnsim("project", out / "train.trnsim", "--json", "--out", tmp_path / "again")
+    assert first.returncode == again.returncode == 0, first.stderr + again.stderr
+    assert json.loads(first.stdout) == json.loads(again.stdout)
+    assert json.loads(first.stdout)["tokens_per_s"] is not None
+    files = [load_run(folder / "train.trnsim") for folder in (out, tmp_path / "again")]
+    assert files[0].manifest == files[1].manifest
+    assert files[0].manifest["command"] == [str(script), "--lr", "3"]
+    told = trnsim("project", out / "train.trnsim", "--json", "--step", 1, "--tokens-per-step", 1)
+    assert told.returncode == 0, told.stderr
+    assert json.loads(told.stdout)["timeline_hash"] != json.loads(first.stdout)["timeline_hash"]
+
+
+def test_a_machine_file_is_found_from_elsewhere_and_refused_once_it_changed(tmp_path):
+    mine = tmp_path / "mine.toml"
+    mine.write_text('extends = "trn2"\n')
+    # the script leaves the folder that the paths of the command are relative to
+    script = write(tmp_path, TRAIN + "\n    os.chdir('/')\n")
+    done = trnsim("run", "--machine", "mine.toml", "--out", "out", script.name, cwd=tmp_path)
+    assert done.returncode == 0, done.stderr
+    run = tmp_path / "out" / "train.trnsim"
+    assert trnsim("project", run, cwd="/").returncode == 0
+    figure = 'value = 1, unit = "TB/s", source = "a test", confidence = "guessed"'
+    mine.write_text(f'extends = "trn2"\nchip.hbm.bandwidth = {{ {figure} }}\n')
+    done = trnsim("project", run)
+    assert done.returncode == 2 and done.stdout == ""
+    assert done.stderr == (
+        f"trnsim: machine '{mine}' is not what {run} ran on: its figures changed; name it with "
+        "--machine to project on it as it is now\n"
+    )
+    assert trnsim("project", run, "--machine", mine).returncode == 0
 
 
 def test_phantom_and_compute_ask_the_device_for_the_same(tmp_path):

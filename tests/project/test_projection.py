@@ -237,6 +237,12 @@ def test_contradictions_are_refused_with_what_to_do():
         quick(train(), step=9)
     with pytest.raises(WorkloadError):
         quick("missing.trnsim")
+    for asked in ({"step": -1}, {"tokens_per_step": -5}, {"top": -1}):
+        [(name, count)] = asked.items()
+        with pytest.raises(WorkloadError, match=f"^{name} {count} is negative: use 0 or more$"):
+            quick(train(), **asked)
+    with pytest.raises(WorkloadError, match="step -1 is negative"):
+        trnsim.simulate("trn2", step=-1)
 
 
 def test_another_step_can_be_chosen_and_the_first_says_that_it_makes_state():

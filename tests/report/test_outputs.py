@@ -6,6 +6,7 @@ cannot be finished is not there."""
 import json
 from collections import defaultdict
 
+import command
 import pytest
 from perfetto.protos.perfetto.trace.perfetto_trace_pb2 import Trace, TrackEvent
 from pyarrow import parquet
@@ -119,6 +120,25 @@ def test_write_leaves_a_run_file_that_projects_to_the_same(four_chips, tmp_path)
     assert saved.workload.hash == four_chips.figures.workload_hash
     again = trnsim.project(folder / "small.trnsim", "trn2", advise=False, interval=False)
     assert again.figures.timeline_hash == four_chips.figures.timeline_hash
+
+
+def test_a_machine_changed_in_python_is_recorded_with_its_changes(tmp_path):
+    import small_workload
+
+    import trnsim
+
+    workload, trn2 = small_workload.train(), trnsim.machine.load("trn2")
+    slower = trn2.with_override("chip.hbm.bandwidth=1TB/s")
+    quick = {"advise": False, "interval": False}
+    first = trnsim.project(workload, slower, **quick)
+    manifest = load_run(first.write(tmp_path) / "run.trnsim").manifest
+    assert manifest["machine"] == "trn2" and manifest["machine_hash"] == slower.hash
+    assert trnsim.machine.load("trn2", manifest["options"]["overrides"]) == slower
+    # what no assignment says is known by the hash alone
+    twice = trnsim.project(workload, trn2.scaled("hbm", "2"), **quick)
+    twice.write(tmp_path, name="twice")
+    done = command.trnsim("project", tmp_path / "twice.trnsim")
+    assert done.returncode == 2 and "its figures changed" in done.stderr
 
 
 def test_a_trace_that_cannot_be_written_leaves_nothing(four_chips, tmp_path):

@@ -215,7 +215,7 @@ class _Run:
     def __init__(self, target: str, args: list[str], is_module: bool) -> None:
         self._target, self._args, self._is_module = target, args, is_module
         self._argv, self._path = sys.argv, list(sys.path)
-        self._excepthook = sys.excepthook
+        self._excepthook, self._folder = sys.excepthook, os.getcwd()
         self.exit_code = 0
         self.exception: BaseException | None = None
         self._globals: dict[str, Any] = {}  # alive until the recording has ended
@@ -243,6 +243,7 @@ class _Run:
     def restore(self) -> None:
         sys.argv, sys.path[:] = self._argv, self._path
         sys.excepthook = self._excepthook
+        os.chdir(self._folder)
         self._globals = {}
 
 

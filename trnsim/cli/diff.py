@@ -10,7 +10,6 @@ from typing import Annotated
 import typer
 
 from trnsim.cli import options, output
-from trnsim.errors import WorkloadError
 
 
 def add_to(app: typer.Typer) -> None:
@@ -24,14 +23,14 @@ def add_to(app: typer.Typer) -> None:
 def diff(
     a: Annotated[Path, typer.Argument(metavar="A", help="A run file (trnsim run --out).")],
     b: Annotated[Path, typer.Argument(metavar="B", help="The run file to compare it with.")],
-    limit: Annotated[int, typer.Option(metavar="N", help="Differences to print a role.")] = 20,
+    limit: Annotated[
+        int, typer.Option(metavar="N", min=1, help="Differences to print a role.")
+    ] = 20,
     as_json: options.Json = False,
 ) -> None:
     """Say that two Workloads are equal (exit 0) or where they differ, op by op (exit 1)."""
     from trnsim.workload import load_run
 
-    if limit < 1:
-        raise WorkloadError(f"--limit {limit}: use 1 or more")
     left, right = load_run(a).workloads, load_run(b).workloads
     lines = []
     for one, other in zip(left, right, strict=False):

@@ -31,9 +31,9 @@ RanksPerChip = Annotated[
 ]
 Step = Annotated[
     int | None,
-    typer.Option(metavar="K", help="Whole step to measure, from 0 (default: the second)."),
+    typer.Option(metavar="K", min=0, help="Whole step to measure, from 0 (default: the second)."),
 ]
-Top = Annotated[int, typer.Option(metavar="N", help="Ops and modules to list.")]
+Top = Annotated[int, typer.Option(metavar="N", min=0, help="Ops and modules to list; 0: none.")]
 Overrides = Annotated[
     list[str] | None,
     typer.Option("--set", metavar="KEY=VALUE", help="Change a figure of the machine; repeatable."),
@@ -48,6 +48,9 @@ NoFold = Annotated[
 ]
 Out = Annotated[
     Path | None,
-    typer.Option(metavar="DIR", help="Leave a Perfetto trace and the run's own file here."),
+    typer.Option(
+        metavar="DIR",
+        help="Leave projection.json, timeline.parquet, a Perfetto trace and the run file here.",
+    ),
 ]
 Json = Annotated[bool, typer.Option("--json", help="One JSON document on stdout, nothing else.")]

@@ -5,11 +5,16 @@
 from __future__ import annotations
 
 from pathlib import Path
-from typing import Annotated
+from typing import TYPE_CHECKING, Annotated
 
 import typer
 
 from trnsim.cli import options, output
+from trnsim.errors import MachineError
+
+if TYPE_CHECKING:
+    from trnsim import _core
+    from trnsim.workload import RunFile
 
 
 def add_to(app: typer.Typer) -> None:
@@ -24,11 +29,27 @@ def project(
     run: Annotated[Path, typer.Argument(metavar="RUN", help="A run file (trnsim run --out).")],
     machine: Annotated[
         str | None,
-        typer.Option(metavar="M", help="A machine's name, or a file ending in .toml."),
+        typer.Option(
+            metavar="M",
+            help="A machine's name, or a file ending in .toml (default: the run's own).",
+        ),
     ] = None,
-    chips: options.Chips = None,
-    ranks_per_chip: options.RanksPerChip = None,
-    step: options.Step = None,
+    chips: Annotated[
+        int | None, typer.Option(metavar="N", help="Chips of the job (default: the run's own).")
+    ] = None,
+    ranks_per_chip: Annotated[
+        int | None,
+        typer.Option(
+            metavar="K",
+            help="Ranks that share a chip (default: the run's own; with --machine, the machine's).",
+        ),
+    ] = None,
+    step: Annotated[
+        int | None,
+        typer.Option(
+            metavar="K", min=0, help="Whole step to measure, from 0 (default: the run's own)."
+        ),
+    ] = None,
     top: options.Top = 10,
     overrides: options.Overrides = None,
     tokens_per_step: options.TokensPerStep = None,
@@ -38,37 +59,46 @@ def project(
 ) -> None:
     """Project a run file without running its script.
 
-    What is not given is as in the run that wrote the file.
+    What is not given is as in the run that wrote the file. --machine begins anew: figures that the
+    run changed by --set, and its ranks per chip, are left out.
     """
     import trnsim
-    from trnsim.job import make_job
     from trnsim.workload import load_run
 
     output.check_out(out)
     loaded = load_run(run)
     saved = loaded.manifest["options"]
-    same_machine = machine is None
-    job = make_job(
-        machine or loaded.manifest["machine"] or "trn2",
-        chips=chips if chips is not None else saved.get("chips"),
-        ranks_per_chip=ranks_per_chip
-        if ranks_per_chip is not None or not same_machine
-        else saved.get("ranks_per_chip"),
-        overrides=[*(saved.get("overrides", []) if same_machine else []), *(overrides or [])],
-    )
+    if machine is None and ranks_per_chip is None:
+        ranks_per_chip = saved.get("ranks_per_chip")
+    chosen = _machine_of(loaded, run) if machine is None else machine
     document = output.claim_json(as_json)
     projection = trnsim.project(
         loaded.workload,
-        job.machine,
-        chips=job.placement.chips,
-        ranks_per_chip=job.placement.ranks_per_chip,
-        step=step,
-        tokens_per_step=tokens_per_step,
+        chosen,
+        chips=saved.get("chips") if chips is None else chips,
+        ranks_per_chip=ranks_per_chip,
+        overrides=overrides or [],
+        step=saved.get("step") if step is None else step,
+        tokens_per_step=(
+            saved.get("tokens_per_step") if tokens_per_step is None else tokens_per_step
+        ),
         top=top,
         fold=not no_fold,
     )
     if out is not None:
-        from trnsim.report import write_outputs
-
-        write_outputs(projection, out)
+        projection.write(out, run.stem, loaded.manifest["command"])
     output.finish(projection, document)
+
+
+def _machine_of(loaded: RunFile, run: Path) -> _core.Machine:
+    """The machine that the run was on; MachineError when its figures are others by now."""
+    from trnsim import machine as machines
+
+    name = loaded.manifest["machine"] or "trn2"
+    machine = machines.load(name, loaded.manifest["options"].get("overrides", []))
+    if loaded.manifest["machine_hash"] not in (None, machine.hash):
+        raise MachineError(
+            f"machine '{name}' is not what {run} ran on: its figures changed; name it with "
+            "--machine to project on it as it is now"
+        )
+    return machine

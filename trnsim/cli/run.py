@@ -62,7 +62,8 @@ def run(
     """
     from trnsim.job import make_job
 
-    _check(script, is_module, step)
+    if not is_module and not Path(script).is_file():
+        raise CaptureError(f"no script '{script}': give the path of a Python file, or -m MODULE")
     output.check_out(out)
     job = make_job(
         machine, chips=chips, ranks=ranks, ranks_per_chip=ranks_per_chip, overrides=overrides or []
@@ -75,16 +76,10 @@ def run(
         raise typer.Exit(captured.exit_code)
     projection = _project(captured.workload, job, step, top, tokens_per_step, not no_fold)
     if out is not None:
+        name = script.rpartition(".")[2] if is_module else Path(script).stem
         command = [*(["-m"] if is_module else []), script, *(arguments or [])]
-        _write(out, projection, job, script, command)
+        projection.write(out, name, command)
     output.finish(projection, document)
-
-
-def _check(script: str, is_module: bool, step: int | None) -> None:
-    if not is_module and not Path(script).is_file():
-        raise CaptureError(f"no script '{script}': give the path of a Python file, or -m MODULE")
-    if step is not None and step < 0:
-        raise CaptureError(f"--step {step}: steps are counted from 0")
 
 
 def _capture(
@@ -148,13 +143,3 @@ def _project(
         tokens_per_step=tokens_per_step,
         fold=fold,
     )
-
-
-def _write(out: Path, projection: Any, job: Job, script: str, command: list[str]) -> None:
-    from trnsim.report import write_outputs
-    from trnsim.simulate.context import manifest_of
-    from trnsim.workload import save_run
-
-    write_outputs(projection, out)
-    run = out / f"{Path(script).stem}.trnsim"
-    save_run(run, [projection.workload], **manifest_of(job, command))

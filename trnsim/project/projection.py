@@ -5,7 +5,7 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -23,9 +23,12 @@ class Projection:
         run: everything that a report needs; for the writers of trnsim.report.
     """
 
-    def __init__(self, run: _core.Run) -> None:
+    def __init__(
+        self, run: _core.Run, *, step: int | None = None, tokens_per_step: int | None = None
+    ) -> None:
         self.run = run
         self.figures = run.projection
+        self._asked = {"step": step, "tokens_per_step": tokens_per_step}
 
     @property
     def machine(self) -> _core.Machine:
@@ -90,9 +93,17 @@ class Projection:
 
         return to_json(self)
 
-    def write(self, directory: str | os.PathLike[str], name: str = "run") -> Path:
-        """Writes a Perfetto trace, projection.json and timeline.parquet into `directory`, and the
-        run file NAME.trnsim that every verb reads; returns the directory."""
+    def write(
+        self,
+        directory: str | os.PathLike[str],
+        name: str = "run",
+        command: Sequence[str] | None = None,
+    ) -> Path:
+        """Writes projection.json, timeline.parquet, a Perfetto trace and the run file NAME.trnsim,
+        which every verb reads, into `directory`, and returns it.
+
+        `command` is the script and its arguments, for whoever reads the run file.
+        """
         from trnsim.report import write_outputs
         from trnsim.workload import save_run
 
@@ -101,12 +112,14 @@ class Projection:
         save_run(
             folder / f"{name}.trnsim",
             [self.workload],
-            machine=self.machine.name,
+            machine=_found_from_anywhere(self.machine.name),
             machine_hash=self.machine.hash,
+            command=None if command is None else list(command),
             options={
                 "chips": self.figures.chips,
                 "ranks_per_chip": self.figures.ranks_per_chip,
                 "overrides": list(self.figures.overrides),
+                **self._asked,
             },
         )
         return folder
@@ -130,6 +143,11 @@ class Projection:
         from trnsim.report.notebook import to_html
 
         return to_html(self)
+
+
+def _found_from_anywhere(machine: str) -> str:
+    """A machine file by its absolute path; a preset by its name."""
+    return os.path.abspath(os.path.expanduser(machine)) if machine.endswith(".toml") else machine
 
 
 def project(
@@ -166,15 +184,16 @@ def project(
 
     Raises:
         MachineError: an unknown machine, contradictory counts, or counts that it cannot hold.
-        WorkloadError: no such run file, no step to measure, or no such step.
+        WorkloadError: no such run file, no step to measure, no such step, or a negative count.
         ProjectError: the script ran as another number of ranks than the chips hold.
         LowerError, SimulateError: the step cannot be run on this machine.
     """
     from trnsim import _core
     from trnsim import workload as workloads
-    from trnsim.job import make_job
+    from trnsim.job import check_asked, make_job
     from trnsim.project.progress import watch
 
+    check_asked(step=step, tokens_per_step=tokens_per_step, top=top)
     if not isinstance(workload, _core.Workload):
         workload = workloads.load(workload)
     if chips is None and ranks is None:
@@ -200,4 +219,4 @@ def project(
             fold=fold,
             progress=counter,
         )
-    return Projection(run)
+    return Projection(run, step=step, tokens_per_step=tokens_per_step)

@@ -44,7 +44,11 @@ class Simulation:
         from trnsim.device import clock
 
         script.start_capture(self.job.world(), self._mode, self.job.capacity_bytes, self._no_oom)
-        clock.install(self.job.machine, self.job.placement.ranks_per_chip)
+        try:
+            clock.install(self.job.machine, self.job.placement.ranks_per_chip)
+        except BaseException:
+            script.stop_capture()
+            raise
         self._workload = self._projection = None
         return self
 
@@ -86,29 +90,8 @@ class Simulation:
         return self.projection.timeline
 
     def write(self, directory: str | os.PathLike[str], name: str = "run") -> Path:
-        """Writes the trace and the run file NAME.trnsim into `directory`, and returns it."""
-        from trnsim.report import write_outputs
-        from trnsim.workload import save_run
-
-        folder = Path(directory)
-        write_outputs(self.projection, folder)
-        save_run(folder / f"{name}.trnsim", [self.workload], **manifest_of(self.job))
-        return folder
-
-
-def manifest_of(job: Job, command: list[str] | None = None) -> dict[str, Any]:
-    """What a run file says about the job that it came from."""
-    place = job.placement
-    return {
-        "machine": job.machine.name,
-        "machine_hash": job.machine.hash,
-        "command": command,
-        "options": {
-            "chips": place.chips,
-            "ranks_per_chip": place.ranks_per_chip,
-            "overrides": list(job.overrides),
-        },
-    }
+        """Writes what `Projection.write` does into `directory`, and returns it."""
+        return self.projection.write(directory, name)
 
 
 def simulate(
@@ -141,10 +124,12 @@ def simulate(
 
     Raises:
         MachineError: an unknown machine, contradictory counts, or counts that it cannot hold.
+        WorkloadError: a negative step or top.
         CaptureError: on entering, when another capture is running.
     """
-    from trnsim.job import make_job
+    from trnsim.job import check_asked, make_job
 
+    check_asked(step=step, top=top)
     job = make_job(
         machine, chips=chips, ranks=ranks, ranks_per_chip=ranks_per_chip, overrides=overrides
     )
