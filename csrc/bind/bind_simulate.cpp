@@ -6,7 +6,7 @@
 #include "base/hash.h"
 #include "bind/bind.h"
 #include "simulate/network/certificate.h"
-#include "simulate/network/solver.h"
+#include "simulate/network/repair.h"
 #include "simulate/timeline.h"
 
 namespace py = pybind11;
@@ -62,17 +62,33 @@ simulate::Network make_network(const std::vector<int64_t>& capacities,
   return network;
 }
 
+std::unique_ptr<simulate::Solver> make_solver(const std::string& name) {
+  if (name == "reference") return simulate::make_reference_solver();
+  if (name == "heap") return simulate::make_heap_solver();
+  if (name == "dp") return simulate::make_dp_solver(simulate::Backend::cpp);
+  if (name == "repair") {
+    constexpr simulate::RepairLimits kNeverWhole{0, 1 << 20, 1024};
+    return std::make_unique<simulate::Repair>(simulate::make_heap_solver(), kNeverWhole);
+  }
+  throw py::value_error("no solver '" + name + "': choose reference, heap, dp or repair");
+}
+
 void bind_network(py::module_& module) {
   module.def(
       "solve_max_min",
       [](const std::vector<int64_t>& capacities,
-         const std::vector<std::vector<std::pair<int32_t, int64_t>>>& flows, bool reference) {
-        const simulate::Network network = make_network(capacities, flows);
-        const auto solver =
-            reference ? simulate::make_reference_solver() : simulate::make_heap_solver();
-        return solver->allocate(network);
+         const std::vector<std::vector<std::pair<int32_t, int64_t>>>& flows,
+         const std::string& solver) {
+        simulate::Network network = make_network(capacities, flows);
+        std::vector<int32_t> changed;
+        make_solver(solver)->solve(network, changed);
+        std::vector<int64_t> rates;
+        for (size_t flow = 0; flow < flows.size(); ++flow) {
+          rates.push_back(network.rate(int32_t(flow)));
+        }
+        return rates;
       },
-      py::arg("capacities"), py::arg("flows"), py::arg("reference"));
+      py::arg("capacities"), py::arg("flows"), py::arg("solver"));
   module.def(
       "find_violation",
       [](const std::vector<int64_t>& capacities,

@@ -3,6 +3,7 @@
 """Shares against a linear program: lexicographic max-min on small networks, exact to rounding."""
 
 import numpy as np
+import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from scipy.optimize import linprog
@@ -10,6 +11,7 @@ from scipy.optimize import linprog
 from trnsim._core import find_violation, solve_max_min
 
 MOST_LINKS, MOST_FLOWS = 5, 8
+SOLVERS = ["reference", "heap", "dp", "repair"]
 
 
 @st.composite
@@ -60,16 +62,19 @@ def lexicographic_max_min(capacities, flows):
 @given(networks())
 def test_shares_are_the_lexicographic_maximum(network):
     capacities, flows = network
-    rates = solve_max_min(capacities, flows, reference=False)
-    np.testing.assert_allclose(rates, lexicographic_max_min(capacities, flows), rtol=1e-5)
+    expected = lexicographic_max_min(capacities, flows)
+    for solver in SOLVERS:
+        rates = solve_max_min(capacities, flows, solver)
+        np.testing.assert_allclose(rates, expected, rtol=1e-5, err_msg=solver)
 
 
 @settings(max_examples=300, deadline=None)
 @given(networks())
-def test_both_solvers_give_the_certified_allocation(network):
+def test_all_solvers_give_the_certified_allocation(network):
     capacities, flows = network
-    rates = solve_max_min(capacities, flows, reference=True)
-    assert solve_max_min(capacities, flows, reference=False) == rates
+    rates = solve_max_min(capacities, flows, "reference")
+    for solver in SOLVERS:
+        assert solve_max_min(capacities, flows, solver) == rates, solver
     assert find_violation(capacities, flows, rates) == ""
 
 
@@ -79,14 +84,21 @@ def test_the_order_of_flows_does_not_matter(network, random):
     capacities, flows = network
     order = list(range(len(flows)))
     random.shuffle(order)
-    rates = solve_max_min(capacities, flows, reference=False)
-    shuffled = solve_max_min(capacities, [flows[i] for i in order], reference=False)
+    rates = solve_max_min(capacities, flows, "repair")
+    shuffled = solve_max_min(capacities, [flows[i] for i in order], "repair")
     assert shuffled == [rates[i] for i in order]
+
+
+def test_an_unknown_solver_is_named():
+    with pytest.raises(
+        ValueError, match="no solver 'simplex': choose reference, heap, dp or repair"
+    ):
+        solve_max_min([1], [[(0, 1)]], "simplex")
 
 
 def test_one_unit_more_or_less_is_no_allocation():
     # link 0: 2 u >= 5 at 3; link 1: 2 u >= 4 at 2, which stops flows 0 and 2; flow 1 gets 5 - 2
     capacities, flows = [5, 4], [[(0, 1), (1, 1)], [(0, 1)], [(1, 1)]]
-    assert solve_max_min(capacities, flows, reference=False) == [2, 3, 2]
+    assert solve_max_min(capacities, flows, "repair") == [2, 3, 2]
     assert find_violation(capacities, flows, [2, 2, 2]) == "flow 1 is stopped by no link"
     assert find_violation(capacities, flows, [2, 4, 2]) == "link 0 was full one level lower"

@@ -61,6 +61,7 @@ void Network::leave(int32_t flow) {
   place_in_active_[size_t(last_flow)] = place;
   active_.pop_back();
   place_in_active_[size_t(flow)] = -1;
+  left_.push_back({flow, rates_[size_t(flow)]});
   rates_[size_t(flow)] = 0;
   for (int32_t i = first_use_[size_t(flow)]; i < first_use_[size_t(flow) + 1]; ++i) {
     Use& use = uses_[size_t(i)];
@@ -83,6 +84,7 @@ void Network::forget_changes() {
   for (const int32_t link : changed_links_) is_changed_[size_t(link)] = 0;
   changed_links_.clear();
   entered_.clear();
+  left_.clear();
 }
 
 }  // namespace trnsim::simulate

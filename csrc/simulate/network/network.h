@@ -43,6 +43,12 @@ struct Member {
   int64_t weight = 0;
 };
 
+// A flow that left, and the rate that it had.
+struct Departure {
+  int32_t flow = 0;
+  int64_t rate = 0;
+};
+
 class Network {
  public:
   // capacities: by link, rate * 2^16. Flow i is variables[i]; none is active.
@@ -67,10 +73,11 @@ class Network {
   size_t flow_count() const { return rates_.size(); }
   int64_t active_uses() const { return active_uses_; }  // of all active flows
 
-  // Since the last forget_changes(): links whose members or capacity are others, and flows that
-  // came (some of which may have left again).
+  // Since the last forget_changes(): links whose members or capacity are others, flows that came
+  // (some of which may have left again), and flows that left.
   const std::vector<int32_t>& changed_links() const { return changed_links_; }
   const std::vector<int32_t>& entered() const { return entered_; }
+  const std::vector<Departure>& left() const { return left_; }
   bool is_active(int32_t flow) const { return place_in_active_[size_t(flow)] >= 0; }
   bool has_changed() const { return !changed_links_.empty(); }
   void forget_changes();
@@ -88,6 +95,7 @@ class Network {
   std::vector<int32_t> active_, place_in_active_;
   int64_t active_uses_ = 0;
   std::vector<int32_t> changed_links_, entered_;
+  std::vector<Departure> left_;
   std::vector<uint8_t> is_changed_;  // by link
 };
 

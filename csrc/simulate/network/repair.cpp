@@ -22,11 +22,12 @@ void Repair::solve(Network& network, std::vector<int32_t>& changed) {
   touched_links_.clear();
   touched_flows_.clear();
   ++pass_;
-  int64_t members = 0;
-  for (const int32_t link : network.changed_links()) {
-    members += int64_t(network.members(link).size());
+  for (const Departure& left : network.left()) {
+    for (const Use& use : network.uses(left.flow)) {
+      links_[size_t(use.link)].load -= int128(use.weight) * left.rate;
+    }
   }
-  const bool much = limits_.most_changed * members > network.active_uses();
+  const bool much = changed_much(network);
   if (much || !repair(network)) {
     if (!much) {
       undo(network);
@@ -38,6 +39,15 @@ void Repair::solve(Network& network, std::vector<int32_t>& changed) {
     if (network.rate(flow) != flows_[size_t(flow)].before) changed.push_back(flow);
   }
   network.forget_changes();
+}
+
+bool Repair::changed_much(const Network& network) const {
+  int64_t uses = 0;
+  for (const int32_t link : network.changed_links()) {
+    if (links_[size_t(link)].level != kOpen) uses += int64_t(network.members(link).size());
+  }
+  for (const int32_t flow : network.entered()) uses += int64_t(network.uses(flow).size());
+  return limits_.most_changed * uses > network.active_uses();
 }
 
 void Repair::solve_whole(Network& network) {
@@ -72,7 +82,9 @@ bool Repair::repair(Network& network) {
     settle(network, next.link, next.level);
     if (work_ > most_work_) return false;
   }
-  return certify(network);
+  const bool holds = certify(network);
+  work_count_ += work_;
+  return holds;
 }
 
 void Repair::start(Network& network) {
@@ -81,25 +93,31 @@ void Repair::start(Network& network) {
     if (network.is_active(flow)) set_rate(network, flow, kRising);
   }
   for (const int32_t link : network.changed_links()) {
-    queue(link, std::min(next_level(network, link, 0), touch(link).level));
+    queue(link, std::min(earliest_level(network, link), touch(link).level));
   }
 }
 
 // Everything below `level` is settled.
 void Repair::settle(Network& network, int32_t link, int64_t level) {
-  int64_t next = next_level(network, link, level);
+  const int64_t earliest = earliest_level(network, link);
+  if (earliest > level && links_[size_t(link)].level != level) {
+    queue(link, std::min(earliest, links_[size_t(link)].level));
+    return;
+  }
+  int64_t next = earliest > level ? earliest : next_level(network, link, level);
   if (next == level) {
     close(network, link, level);
     return;
   }
   if (links_[size_t(link)].level == level && reopen(network, link, level)) {
-    next = next_level(network, link, level);
+    next = earliest_level(network, link);
   }
   queue(link, std::min(next, links_[size_t(link)].level));
 }
 
 void Repair::close(Network& network, int32_t link, int64_t level) {
   links_[size_t(link)].level = level;
+  work_ += int64_t(network.members(link).size());
   for (const Member& member : network.members(link)) {
     if (network.rate(member.flow) <= level) continue;
     set_rate(network, member.flow, level);
@@ -115,6 +133,7 @@ void Repair::close(Network& network, int32_t link, int64_t level) {
 // The link does not close at `level` any more. Whether a flow was let go.
 bool Repair::reopen(Network& network, int32_t link, int64_t level) {
   links_[size_t(link)].level = kOpen;
+  work_ += int64_t(network.members(link).size());
   bool any = false;
   for (const Member& member : network.members(link)) {
     if (network.rate(member.flow) != level || is_stopped(network, member.flow, level)) continue;
@@ -125,6 +144,15 @@ bool Repair::reopen(Network& network, int32_t link, int64_t level) {
     }
   }
   return any;
+}
+
+// A level below which the link does not close: as if its settled flows had their rates from the
+// start. kOpen when it never closes. O(1).
+int64_t Repair::earliest_level(const Network& network, int32_t index) const {
+  const Link& link = links_[size_t(index)];
+  const int128 rest = network.capacity(index) - link.load;
+  if (rest <= 0) return 0;
+  return link.rising == 0 ? kOpen : ceil_quotient(rest, link.rising);
 }
 
 // The smallest u >= level with H(u) >= capacity. H is concave and piecewise linear: from a point
@@ -166,9 +194,14 @@ bool Repair::certify(const Network& network) {
   }
   for (const int32_t index : touched_links_) {
     const Link& link = links_[size_t(index)];
-    if (link.level < 0 || closing_level(network, index) != link.level) return false;
-    if (link.level == link.before) continue;
-    for (const Member& member : network.members(index)) {
+    const bool holds = link.level == kOpen ? link.rising == 0 && link.load < network.capacity(index)
+                                           : closing_level(network, index) == link.level;
+    if (!holds) return false;
+    const auto members = network.members(index);
+    if (link.level != kOpen) work_ += int64_t(members.size());
+    if (link.level == link.before || link.before == kOpen) continue;
+    work_ += int64_t(members.size());
+    for (const Member& member : members) {
       if (network.rate(member.flow) != link.before) continue;
       if (!is_stopped(network, member.flow, link.before)) return false;
     }
@@ -180,7 +213,7 @@ bool Repair::certify(const Network& network) {
 }
 
 void Repair::undo(Network& network) {
-  for (const int32_t flow : touched_flows_) network.set_rate(flow, flows_[size_t(flow)].before);
+  for (const int32_t flow : touched_flows_) set_rate(network, flow, flows_[size_t(flow)].before);
   for (const int32_t link : touched_links_) {
     links_[size_t(link)].level = links_[size_t(link)].before;
     links_[size_t(link)].queued = kOpen;
@@ -215,7 +248,16 @@ void Repair::set_rate(Network& network, int32_t index, int64_t rate) {
     flow.before = network.rate(index);
     touched_flows_.push_back(index);
   }
+  const int64_t last = network.rate(index);
+  if (last == rate) return;
   network.set_rate(index, rate);
+  const int64_t more = (rate == kRising ? 0 : rate) - (last == kRising ? 0 : last);
+  const int64_t rises = int64_t(rate == kRising) - int64_t(last == kRising);
+  for (const Use& use : network.uses(index)) {
+    Link& link = links_[size_t(use.link)];
+    link.load += int128(use.weight) * more;
+    link.rising += use.weight * rises;
+  }
 }
 
 }  // namespace trnsim::simulate

@@ -211,6 +211,36 @@ TEST(Solvers, DataParallelRoundsAgreeOnLargeNetworksAndOnEveryBackend) {
   }
 }
 
+TEST(Solvers, ALinkThatIsFarFromFullIsNotGoneThrough) {
+  // 2,000 flows, each with a narrow link of its own, over one wide link that never closes.
+  constexpr int32_t kFlows = 2000;
+  std::vector<int128> capacities(kFlows + 1, 1'000'000'000);
+  std::vector<fold::Variable> variables(kFlows);
+  for (int32_t flow = 0; flow < kFlows; ++flow) {
+    capacities[size_t(flow)] = 100 + flow;
+    variables[size_t(flow)].uses = {{flow, 1}, {kFlows, 1}};
+  }
+  Network network(capacities, variables);
+  for (int32_t flow = 0; flow < kFlows; ++flow) network.enter(flow);
+  const auto repair = make_repair(RepairLimits{});
+  solve(*repair, network);
+  ASSERT_EQ(repair->whole_count(), 1);
+  for (int32_t flow = 0; flow < 100; ++flow) {
+    flip(network, flow);
+    solve(*repair, network);
+    flip(network, flow);
+    solve(*repair, network);
+    ASSERT_EQ(network.rate(flow), 100 + flow);
+  }
+  EXPECT_EQ(repair->whole_count(), 1);
+  EXPECT_LT(repair->work_count(), 200 * 5);  // not 200 * 2,000
+  // It does close when it must.
+  network.set_capacity(kFlows, 2000 * 50);
+  solve(*repair, network);
+  EXPECT_EQ(network.rate(0), 50);
+  EXPECT_EQ(find_violation(network), "");
+}
+
 TEST(Solvers, TheCertificateRejectsEveryOtherRate) {
   Random random(5);
   int64_t rejected = 0;
