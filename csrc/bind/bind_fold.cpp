@@ -17,7 +17,10 @@ using fold::Rank;
 using fold::System;
 using fold::Variable;
 
-void bind_fold(py::module_& module) {
+namespace {
+
+// What a System lists.
+void bind_parts(py::module_& module) {
   py::class_<LinkUse>(module, "LinkUse")
       .def_readonly("link", &LinkUse::link)
       .def_readonly("weight", &LinkUse::weight);
@@ -49,6 +52,12 @@ void bind_fold(py::module_& module) {
         for (const auto& change : link.changes) changes.emplace_back(change.time_ps, change.rate);
         return changes;
       });
+}
+
+}  // namespace
+
+void bind_fold(py::module_& module) {
+  bind_parts(module);
   py::class_<System, std::shared_ptr<System>>(module, "System")
       .def_readonly("communicators", &System::communicators)
       .def_readonly("links", &System::links)
