@@ -6,19 +6,25 @@
 // The job: 6 engines a chip, up to 2 dependences on other engines among the last 40 tasks, a factor
 // per chip, and every 200 tasks a barrier of 64 chips. The peer is what a discrete-event simulator
 // does for one chip, as fast as we could write it: an event heap keyed by end time, counters of
-// open dependences, lists of dependents. Both count the Timeline's hash, and the hashes must agree.
+// open dependences, lists of dependents; one chip after the other, so that each finds its state in
+// the first-level cache. Beside it our own reference engine, which is written to be read: all chips
+// in one queue of moments. All count the Timeline's hash, and the hashes must agree.
 //
-//   timeline CHIPS TASKS PEER_CHIPS BACKEND    prints CSV; CPU time, since wall time depends on who
-//                                              else uses the machine (BACKEND cuda: wall time)
+//   timeline CHIPS TASKS PEER_CHIPS BACKEND    prints CSV, the median of five runs that take turns;
+//                                              CPU time, since wall time depends on who else uses
+//                                              the machine (BACKEND cuda: wall time)
+#include <algorithm>
 #include <chrono>
 #include <cstdio>
 #include <cstdlib>
 #include <ctime>
 #include <functional>
+#include <iterator>
 #include <memory>
 #include <queue>
 #include <random>
 #include <string>
+#include <utility>
 #include <vector>
 
 #include "base/hash.h"
@@ -223,6 +229,44 @@ simulate::SimulateOptions bulk_options(const std::string& backend) {
   return options;
 }
 
+using Job = std::shared_ptr<const fold::System>;
+
+struct Row {
+  std::string engine;
+  int32_t chips = 0;
+  std::vector<double> seconds;
+  uint64_t hash = 0;
+
+  double median() const {
+    std::vector<double> sorted = seconds;
+    std::sort(sorted.begin(), sorted.end());
+    return sorted[sorted.size() / 2];
+  }
+};
+
+template <typename Run>
+void measure(Row& row, double (*clock)(), const Run& run) {
+  const double began = clock();
+  row.hash = run(row.engine);
+  row.seconds.push_back(clock() - began);
+}
+
+uint64_t simulate_job(const Job& job, const simulate::SimulateOptions& options,
+                      std::string& engine) {
+  const simulate::Timeline timeline = simulate::simulate_step(job, options);
+  engine = timeline.engine;
+  return timeline.hash;
+}
+
+void print(const std::vector<Row>& rows, int32_t tasks) {
+  const auto rate = [&](const Row& row) { return double(row.chips) * tasks / row.median(); };
+  std::printf("engine,chips,tasks,seconds,tasks_per_s,ratio,hash\n");
+  for (const Row& row : rows) {
+    std::printf("%s,%d,%d,%.4f,%.4g,%.3g,%s\n", row.engine.c_str(), row.chips, tasks, row.median(),
+                rate(row), rate(row) / rate(rows[0]), hex16(row.hash).c_str());
+  }
+}
+
 }  // namespace
 
 int main(int argc, char** argv) {
@@ -230,34 +274,33 @@ int main(int argc, char** argv) {
     std::fprintf(stderr, "usage: timeline CHIPS TASKS PEER_CHIPS cpp|omp|cuda\n");
     return 2;
   }
+  constexpr int kRuns = 5;
   const int32_t chips = std::atoi(argv[1]), tasks = std::atoi(argv[2]);
   const int32_t peer_chips = std::atoi(argv[3]);
   const std::string backend = argv[4];
-  const auto seconds = backend == "cpp" ? cpu_seconds : wall_seconds;
   const auto program = make_program(tasks);
-  const auto peer_job = make_job(program, peer_chips);
-  const auto job = make_job(program, chips);
+  const Job peer_job = make_job(program, peer_chips), job = make_job(program, chips);
+  const Job reference_job = make_job(program, kGroup);
+  simulate::SimulateOptions reference_options;
+  reference_options.engine = simulate::Engine::reference;
 
   EventSimulation peer(*peer_job);
-  double began = cpu_seconds();
-  const uint64_t peer_hash = peer.run();
-  const double peer_s = cpu_seconds() - began;
-  const auto check = simulate::simulate_step(peer_job, bulk_options(backend));
-  if (check.hash != peer_hash) {
-    std::fprintf(stderr, "the hashes differ: %s and %s\n", hex16(check.hash).c_str(),
-                 hex16(peer_hash).c_str());
+  Row rows[] = {{"priority queue", peer_chips, {}, 0}, {"", kGroup, {}, 0}, {"", chips, {}, 0}};
+  for (int i = 0; i < kRuns; ++i) {
+    measure(rows[0], cpu_seconds, [&](std::string&) { return peer.run(); });
+    measure(rows[2], backend == "cpp" ? cpu_seconds : wall_seconds,
+            [&](std::string& name) { return simulate_job(job, bulk_options(backend), name); });
+  }
+  measure(rows[1], cpu_seconds,
+          [&](std::string& name) { return simulate_job(reference_job, reference_options, name); });
+  std::string engine;
+  for (const auto& [of, row] : {std::pair(peer_job, rows[0]), std::pair(reference_job, rows[1])}) {
+    const uint64_t hash = simulate_job(of, bulk_options(backend), engine);
+    if (hash == row.hash) continue;
+    std::fprintf(stderr, "the hashes differ: %s of %s and %s of %s\n", hex16(row.hash).c_str(),
+                 row.engine.c_str(), hex16(hash).c_str(), engine.c_str());
     return 1;
   }
-  began = seconds();
-  const auto timeline = simulate::simulate_step(job, bulk_options(backend));
-  const double bulk_s = seconds() - began;
-
-  const double peer_rate = double(peer_chips) * tasks / peer_s;
-  const double bulk_rate = double(chips) * tasks / bulk_s;
-  std::printf("engine,chips,tasks,seconds,tasks_per_s,ratio,hash\n");
-  std::printf("priority queue,%d,%d,%.4f,%.4g,1,%s\n", peer_chips, tasks, peer_s, peer_rate,
-              hex16(peer_hash).c_str());
-  std::printf("%s,%d,%d,%.4f,%.4g,%.1f,%s\n", timeline.engine.c_str(), chips, tasks, bulk_s,
-              bulk_rate, bulk_rate / peer_rate, hex16(timeline.hash).c_str());
+  print({std::begin(rows), std::end(rows)}, tasks);
   return 0;
 }

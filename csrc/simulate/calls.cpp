@@ -28,15 +28,36 @@ CallTable::CallTable(const fold::System& system) : system_(system), roles_(syste
   for (size_t role = 0; role < roles_.size(); ++role) {
     index_role(*system.roles[role], roles_[role]);
   }
+  index_ranks();
   for (size_t index = 0; index < system.communicators.size(); ++index) {
-    check_matches(int32_t(index));
     first_instance_.push_back(instance_count());
+    first_member_.push_back(int64_t(chain_of_member_.size()));
     size_t calls = 0;
     for (size_t member = 0; member < system.communicators[index].members.size(); ++member) {
+      chain_of_member_.push_back(find_chain(int32_t(index), member));
       const CallChain* chain = chain_of(int32_t(index), member);
       if (chain != nullptr) calls = std::max(calls, chain->tasks.size());
     }
+    check_matches(int32_t(index));
     communicators_.insert(communicators_.end(), calls, int32_t(index));
+  }
+  index_instances();
+}
+
+void CallTable::index_ranks() {
+  int64_t first_chain = 0;
+  for (const fold::Rank& rank : system_.ranks) {
+    ranks_.push_back({first_chain, rank.role});
+    first_chain += int64_t(roles_[size_t(rank.role)].chains.size());
+  }
+}
+
+void CallTable::index_instances() {
+  for (int32_t rank = 0; rank < int32_t(ranks_.size()); ++rank) {
+    for (const CallChain& chain : role_of(rank).chains) {
+      const int32_t on = fold::communicator_of(system_, rank, chain.example);
+      first_of_chain_.push_back(on < 0 ? -1 : first_instance_[size_t(on)]);
+    }
   }
 }
 
@@ -63,17 +84,19 @@ void CallTable::index_role(const lower::Program& program, Role& role) const {
   }
 }
 
-const CallChain* CallTable::chain_of(int32_t communicator, size_t member) const {
+int32_t CallTable::find_chain(int32_t communicator, size_t member) const {
   const int32_t rank = system_.communicators[size_t(communicator)].members[member];
-  const int32_t role = system_.ranks[size_t(rank)].role;
-  for (const CallChain& chain : roles_[size_t(role)].chains) {
-    if (fold::communicator_of(system_, rank, chain.example) != communicator) continue;
-    const workload::CallKind kind = system_.roles[size_t(role)]->calls[size_t(chain.example)].kind;
+  const std::vector<CallChain>& chains = role_of(rank).chains;
+  for (size_t chain = 0; chain < chains.size(); ++chain) {
+    const int32_t example = chains[chain].example;
+    if (fold::communicator_of(system_, rank, example) != communicator) continue;
+    const lower::Program& program = *system_.roles[size_t(ranks_[size_t(rank)].role)];
+    const workload::CallKind kind = program.calls[size_t(example)].kind;
     const bool is_other_end =
         fold::is_message(kind) && (kind == workload::CallKind::send) != (member == 0);
-    if (!is_other_end) return &chain;
+    if (!is_other_end) return int32_t(chain);
   }
-  return nullptr;
+  return -1;
 }
 
 void CallTable::check_matches(int32_t communicator) const {
@@ -103,25 +126,41 @@ void CallTable::check_matches(int32_t communicator) const {
   }
 }
 
-int64_t CallTable::instance_of(int32_t rank, int32_t task) const {
-  const int32_t role = system_.ranks[size_t(rank)].role;
-  const int32_t call = system_.roles[size_t(role)]->tasks[size_t(task)].call;
-  const int32_t communicator = fold::communicator_of(system_, rank, call);
-  TRN_CHECK(communicator >= 0, simulate,
-            "rank " + std::to_string(rank) + " makes a call on a group that it is no member of",
-            "leave the call out or make the group hold every rank that plays this role");
-  return first_instance_[size_t(communicator)] +
-         roles_[size_t(role)].sequence_of_task[size_t(task)];
+void CallTable::refuse(int32_t rank) const {
+  throw Error(ErrorKind::simulate,
+              "rank " + std::to_string(rank) + " makes a call on a group that it is no member of",
+              "leave the call out or make the group hold every rank that plays this role");
 }
 
 int64_t CallTable::sequence_of(int64_t instance) const {
   return instance - first_instance_[size_t(communicator_of(instance))];
 }
 
+const CallChain* CallTable::chain_of(int32_t communicator, size_t member) const {
+  const int32_t chain = chain_of_member_[size_t(first_member_[size_t(communicator)]) + member];
+  const int32_t rank = system_.communicators[size_t(communicator)].members[member];
+  return chain < 0 ? nullptr : &role_of(rank).chains[size_t(chain)];
+}
+
 int32_t CallTable::task_of(int64_t instance, size_t member) const {
   const CallChain* chain = chain_of(communicator_of(instance), member);
   const size_t sequence = size_t(sequence_of(instance));
   return chain == nullptr || sequence >= chain->tasks.size() ? -1 : chain->tasks[sequence];
+}
+
+void CallTable::tasks_of(int64_t instance, std::vector<int32_t>& tasks) const {
+  const size_t on = size_t(communicator_of(instance));
+  const std::vector<int32_t>& members = system_.communicators[on].members;
+  const int32_t* chains = chain_of_member_.data() + first_member_[on];
+  tasks.clear();
+  int32_t role = -1, chain = -1;
+  for (size_t i = 0; i < members.size(); ++i) {
+    const int32_t their_role = ranks_[size_t(members[i])].role;
+    const bool same = their_role == role && chains[i] == chain;  // as the member before
+    tasks.push_back(same ? tasks.back() : task_of(instance, i));
+    role = their_role;
+    chain = chains[i];
+  }
 }
 
 int32_t CallTable::template_of(int64_t instance) const {

@@ -30,11 +30,18 @@ class CallTable {
   // Throws SimulateError when k-th calls differ in kind, bytes, algorithm or phases.
   explicit CallTable(const fold::System& system);
 
-  int64_t instance_of(int32_t rank, int32_t task) const;
+  int64_t instance_of(int32_t rank, int32_t task) const {
+    const Role& role = role_of(rank);
+    const int64_t chain = ranks_[size_t(rank)].first_chain + role.chain_of_task[size_t(task)];
+    if (first_of_chain_[size_t(chain)] < 0) refuse(rank);
+    return first_of_chain_[size_t(chain)] + role.sequence_of_task[size_t(task)];
+  }
   int32_t communicator_of(int64_t instance) const { return communicators_[size_t(instance)]; }
   int64_t sequence_of(int64_t instance) const;
   // The task of a member (an index in members) for the instance, -1 when it never makes that call.
   int32_t task_of(int64_t instance, size_t member) const;
+  // The same for all members, in order.
+  void tasks_of(int64_t instance, std::vector<int32_t>& tasks) const;
   int64_t instance_count() const { return int64_t(communicators_.size()); }
   // Template of the first member (the first that makes the call).
   int32_t template_of(int64_t instance) const;
@@ -46,14 +53,28 @@ class CallTable {
     std::vector<int32_t> chain_of_task, sequence_of_task;  // -1 unless a call
   };
 
+  const Role& role_of(int32_t rank) const { return roles_[size_t(ranks_[size_t(rank)].role)]; }
+  struct RankIndex {
+    int64_t first_chain = 0;  // in first_of_chain_
+    int32_t role = 0;
+  };
+
+  [[noreturn]] void refuse(int32_t rank) const;
   void index_role(const lower::Program& program, Role& role) const;
+  void index_ranks();
+  void index_instances();
   void check_matches(int32_t communicator) const;
+  int32_t find_chain(int32_t communicator, size_t member) const;  // of the rank's role, or -1
   const CallChain* chain_of(int32_t communicator, size_t member) const;
 
   const fold::System& system_;
   std::vector<Role> roles_;
   std::vector<int64_t> first_instance_;  // by communicator
   std::vector<int32_t> communicators_;   // by instance
+  std::vector<int64_t> first_member_;    // by communicator, in chain_of_member_
+  std::vector<int32_t> chain_of_member_;
+  std::vector<RankIndex> ranks_;
+  std::vector<int64_t> first_of_chain_;  // instance of the chain's first call, -1 for no member
 };
 
 }  // namespace trnsim::simulate

@@ -54,6 +54,10 @@ Step::Step(std::shared_ptr<const fold::System> system, const SimulateOptions& op
       table_(*system_),
       transfers_(*system_, make_solver(options), options.certify),
       instances_(size_t(table_.instance_count())) {
+  for (int64_t index = 0; index < table_.instance_count(); ++index) {
+    const auto& on = system_->communicators[size_t(table_.communicator_of(index))];
+    instances_[size_t(index)].missing = int32_t(on.members.size());
+  }
   lanes_ = make_lanes(*system_, options, engine_);
   for (const fold::Rank& rank : system_->ranks) {
     task_count_ += int64_t(system_->roles[size_t(rank.role)]->tasks.size());
@@ -85,21 +89,33 @@ Timeline Step::run() {
 bool Step::settle(int64_t now_ps) {
   arrivals_.clear();
   lanes_->run(now_ps, arrivals_);
-  for (const Arrival& arrival : arrivals_) arrive(arrival, now_ps);
+  take_arrivals(now_ps);
   std::vector<int64_t> ended;
   transfers_.process(now_ps, ended);
   for (const int64_t instance : ended) end(instance, now_ps);
   return !arrivals_.empty() || !ended.empty();
 }
 
-void Step::arrive(const Arrival& arrival, int64_t now_ps) {
-  TRN_ASSERT(arrival.time_ps >= now_ps, "a lane posted a ready time before network time");
-  const int64_t index = table_.instance_of(arrival.rank, arrival.task);
-  Instance& instance = instances_[size_t(index)];
-  instance.first_ps = std::min(instance.first_ps, arrival.time_ps);
-  instance.ready_ps = std::max(instance.ready_ps, arrival.time_ps);
-  const auto& on = system_->communicators[size_t(table_.communicator_of(index))];
-  if (++instance.arrived == int32_t(on.members.size())) begin(index);
+// Neighbours mostly arrive at the same call: it is kept in registers as long as they do.
+void Step::take_arrivals(int64_t now_ps) {
+  int64_t index = -1;
+  Instance instance;
+  for (const Arrival& arrival : arrivals_) {
+    TRN_ASSERT(arrival.time_ps >= now_ps, "a lane posted a ready time before network time");
+    const int64_t at = table_.instance_of(arrival.rank, arrival.task);
+    if (at != index) {
+      if (index >= 0) instances_[size_t(index)] = instance;
+      index = at;
+      instance = instances_[size_t(at)];
+    }
+    instance.first_ps = std::min(instance.first_ps, arrival.time_ps);
+    instance.ready_ps = std::max(instance.ready_ps, arrival.time_ps);
+    if (--instance.missing > 0) continue;
+    instances_[size_t(index)] = instance;
+    begin(index);
+    index = -1;
+  }
+  if (index >= 0) instances_[size_t(index)] = instance;
 }
 
 bool Step::ends_inside_lane(const std::vector<int32_t>& phases) const {
@@ -122,10 +138,9 @@ void Step::begin(int64_t index) {
 
 void Step::end(int64_t index, int64_t end_ps) {
   instances_[size_t(index)].end_ps = end_ps;
-  const auto& on = system_->communicators[size_t(table_.communicator_of(index))];
-  for (size_t member = 0; member < on.members.size(); ++member) {
-    lanes_->release(on.members[member], table_.task_of(index, member), end_ps);
-  }
+  table_.tasks_of(index, tasks_);
+  lanes_->release(system_->communicators[size_t(table_.communicator_of(index))].members, tasks_,
+                  end_ps);
 }
 
 void Step::check_finished() const {

@@ -28,12 +28,12 @@ class Step {
 
  private:
   struct Instance {
-    int32_t arrived = 0;
+    int32_t missing = 0;  // members that have not arrived
     int64_t first_ps = kNever, ready_ps = 0, end_ps = -1;
   };
 
   bool settle(int64_t now_ps);
-  void arrive(const Arrival& arrival, int64_t now_ps);
+  void take_arrivals(int64_t now_ps);
   void begin(int64_t instance);
   void end(int64_t instance, int64_t end_ps);
   bool ends_inside_lane(const std::vector<int32_t>& phases) const;
@@ -48,6 +48,7 @@ class Step {
   std::unique_ptr<Lanes> lanes_;
   std::vector<Instance> instances_;
   std::vector<Arrival> arrivals_;
+  std::vector<int32_t> tasks_;  // scratch: of one call's members
   int64_t task_count_ = 0, rounds_ = 0;
   std::string engine_;
 };

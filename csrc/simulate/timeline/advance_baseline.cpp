@@ -2,20 +2,37 @@
 // SPDX-FileCopyrightText: The trnsim authors
 #define TRNSIM_BULK_TARGET baseline
 #include "simulate/timeline/bulk_functors.h"
+#include "simulate/timeline/replay.h"
+
+#include <cstdlib>
+#include <string_view>
+#include <vector>
 
 namespace trnsim::simulate {
 
 #if defined(__x86_64__)
 namespace avx2 {
-void advance(const BulkView& view, int32_t tile);
+TileWork work();
 }
 #endif
 
-AdvanceTile advance_for_this_processor() {
+TileWork work_for_this_processor() {
 #if defined(__x86_64__)
-  if (__builtin_cpu_supports("avx2")) return avx2::advance;
+  const char* asked = std::getenv("TRNSIM_CPU");
+  const bool is_baseline = asked != nullptr && std::string_view(asked) == "baseline";
+  if (!is_baseline && __builtin_cpu_supports("avx2")) return avx2::work();
 #endif
-  return baseline::advance_tile;
+  return {baseline::advance_tile, baseline::replay_tile};
+}
+
+uint32_t* replay_scratch(int64_t words) {
+  struct alignas(64) Line {
+    uint32_t words[16];
+  };
+  static thread_local std::vector<Line> memory;
+  const size_t lines = size_t(words) / 16 + 1;
+  if (memory.size() < lines) memory.resize(lines);
+  return memory.data()->words;
 }
 
 }  // namespace trnsim::simulate

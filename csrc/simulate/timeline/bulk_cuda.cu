@@ -9,10 +9,6 @@
 
 #include "simulate/timeline/bulk_functors.h"
 
-namespace trnsim::simulate::bulk_cuda {
-void advance(const BulkView& view, const std::vector<int32_t>& active);
-}
-
 #include "simulate/timeline/bulk_lanes.h"
 
 namespace trnsim::simulate {
@@ -27,7 +23,9 @@ struct AdvanceLane {
   }
 };
 
-void advance(const BulkView& view, const std::vector<int32_t>& active) {
+void advance(const BulkView& view, const std::vector<TileRun>& runs) {
+  std::vector<int32_t> active;
+  for (const TileRun& run : runs) active.push_back(run.tile);
   const thrust::device_vector<int32_t> tiles(active.begin(), active.end());
   const thrust::counting_iterator<int32_t> first(0);
   thrust::for_each(thrust::device, first, first + int32_t(active.size()) * kTileLanes,

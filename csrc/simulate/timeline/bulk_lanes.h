@@ -18,11 +18,15 @@
 #include <thrust/reduce.h>
 
 #include <algorithm>
+#include <memory>
+#include <numeric>
+#include <tuple>
 #include <vector>
 
 #include "simulate/network/transfers.h"
 #include "simulate/timeline/bulk.h"
 #include "simulate/timeline/bulk_view.h"
+#include "simulate/timeline/tile_states.h"
 
 namespace trnsim::simulate::TRNSIM_BULK_TARGET {
 
@@ -31,6 +35,8 @@ inline constexpr bool kHostMemory = false;
 #else
 inline constexpr bool kHostMemory = true;
 #endif
+
+void advance(const BulkView& view, const std::vector<TileRun>& runs);
 
 template <typename T>
 T* raw(thrust::device_vector<T>& values) {
@@ -63,32 +69,50 @@ class BulkLanes final : public Lanes {
     make_tiles();
     make_state();
     upload_tables();
+    // With every time kept, most of the work is to write them down.
+    if (kHostMemory && !keep_times) {
+      states_ = std::make_unique<TileStates>(tables_, system, tiles_);
+    }
   }
 
   void run(int64_t, std::vector<Arrival>& arrivals) override {
     if (active_.empty()) return;
-    release_ps_.upload();
-    advance(view(), active_);
-    release_ps_.download();
-    arrived_.download();
-    arrival_ps_.download();
+    const BulkView view = this->view();
+    runs_.clear();
     for (const int32_t tile : active_) {
-      collect(tile, arrivals);
+      runs_.push_back(states_ ? states_->plan(tile, view) : TileRun{tile, nullptr, nullptr});
       is_active_[size_t(tile)] = 0;
     }
     active_.clear();
+    release_ps_.upload();
+    advance(view, runs_);
+    release_ps_.download();
+    arrived_.download();
+    arrival_ps_.download();
+    for (const TileRun& run : runs_) {
+      collect(run, arrivals);
+      if (states_) states_->finish(run, view);
+    }
     arrived_.upload();
   }
 
-  void release(int32_t rank, int32_t task, int64_t time_ps) override {
-    const int32_t lane = lane_of_rank_[size_t(rank)], tile = lane / kTileLanes;
-    const RoleTable& role = role_of(tile);
-    const TaskRow& row = tables_.tasks[size_t(role.task_begin + task)];
-    const int32_t queue = tables_.call_queues[size_t(role.queue_begin + row.queue)];
-    const int64_t at = tiles_[size_t(tile)].call_base + int64_t(queue) * kTileLanes;
-    release_ps_.host[size_t(at + lane % kTileLanes)] = time_ps;
-    if (is_active_[size_t(tile)] == 0) active_.push_back(tile);
-    is_active_[size_t(tile)] = 1;
+  void release(const std::vector<int32_t>& ranks, const std::vector<int32_t>& tasks,
+               int64_t time_ps) override {
+    for (size_t i = 0; i < ranks.size();) {
+      const int32_t tile = lane_of_rank_[size_t(ranks[i])] / kTileLanes, task = tasks[i];
+      const int32_t queue = call_queue_of(tile, task);
+      int64_t* row =
+          release_ps_.host.data() + tiles_[size_t(tile)].call_base + int64_t(queue) * kTileLanes;
+      const size_t first = i;  // neighbours mostly share tile and task
+      for (; i < ranks.size() && tasks[i] == task; ++i) {
+        const int32_t lane = lane_of_rank_[size_t(ranks[i])];
+        if (lane / kTileLanes != tile) break;
+        row[lane % kTileLanes] = time_ps;
+      }
+      if (states_) states_->release(tile, queue, int32_t(i - first));
+      if (is_active_[size_t(tile)] == 0) active_.push_back(tile);
+      is_active_[size_t(tile)] = 1;
+    }
   }
 
   int64_t next_ps() const override { return kNever; }
@@ -97,13 +121,22 @@ class BulkLanes final : public Lanes {
     std::vector<int64_t> ended(ended_.size());
     thrust::copy(ended_.begin(), ended_.end(), ended.begin());
     int64_t total = 0;
-    for (const int32_t lane : lane_of_rank_) total += ended[size_t(lane)];
+    for (size_t index = 0; index < tiles_.size(); ++index) {
+      const Tile& tile = tiles_[index];
+      const auto first = ended.begin() + tile.lane_base;
+      total += state_of(int32_t(index)) != nullptr
+                   ? tile.lanes * states_->ended(int32_t(index))
+                   : std::accumulate(first, first + tile.lanes, int64_t(0));
+    }
     return total;
   }
 
   int32_t head(int32_t rank, int32_t queue) const override {
-    const int32_t first = heads_[size_t(at_queue(rank, queue))];
-    const RoleTable& role = role_of(lane_of_rank_[size_t(rank)] / kTileLanes);
+    const int32_t tile = lane_of_rank_[size_t(rank)] / kTileLanes;
+    const LaneState* state = state_of(tile);
+    const int32_t first = state != nullptr ? state->heads[size_t(queue)]
+                                           : int32_t(heads_[size_t(at_queue(rank, queue))]);
+    const RoleTable& role = role_of(tile);
     int32_t ended = 0;
     for (int32_t task = 0; task < std::min(first, role.task_count); ++task) {
       ended += tables_.tasks[size_t(role.task_begin + task)].queue == queue;
@@ -111,6 +144,8 @@ class BulkLanes final : public Lanes {
     return ended;
   }
   bool head_started(int32_t rank, int32_t queue) const override {
+    const LaneState* state = state_of(lane_of_rank_[size_t(rank)] / kTileLanes);
+    if (state != nullptr) return state->started[size_t(queue)] != 0;
     return started_[size_t(at_queue(rank, queue))] != 0;
   }
 
@@ -138,6 +173,12 @@ class BulkLanes final : public Lanes {
   const RoleTable& role_of(int32_t tile) const {
     return tables_.roles[size_t(tiles_[size_t(tile)].role)];
   }
+  int32_t call_queue_of(int32_t tile, int32_t task) const {
+    const RoleTable& role = role_of(tile);
+    const int32_t queue = tables_.tasks[size_t(role.task_begin + task)].queue;
+    return tables_.call_queues[size_t(role.queue_begin + queue)];
+  }
+  const LaneState* state_of(int32_t tile) const { return states_ ? states_->state(tile) : nullptr; }
   int64_t at_queue(int32_t rank, int32_t queue) const {
     const int32_t lane = lane_of_rank_[size_t(rank)];
     return tiles_[size_t(lane / kTileLanes)].queue_base + int64_t(queue) * kTileLanes +
@@ -146,26 +187,31 @@ class BulkLanes final : public Lanes {
 
   void make_tiles() {
     lane_of_rank_.resize(system_.ranks.size());
-    for (size_t role = 0; role < tables_.roles.size(); ++role) {
-      for (size_t rank = 0; rank < system_.ranks.size(); ++rank) {
-        if (system_.ranks[rank].role != int32_t(role)) continue;
-        if (tiles_.empty() || tiles_.back().role != int32_t(role) ||
-            tiles_.back().lanes == kTileLanes) {
-          add_tile(int32_t(role));
-        }
-        Tile& tile = tiles_.back();
-        const int32_t lane = int32_t(tile.lane_base) + tile.lanes++;
-        tile.is_scaled |= system_.ranks[rank].factor != 1 << 16;
-        lane_of_rank_[rank] = lane;
-        rank_of_lane_.resize(size_t(lane) + 1);
-        rank_of_lane_[size_t(lane)] = int32_t(rank);
+    std::vector<int32_t> order(system_.ranks.size());
+    std::iota(order.begin(), order.end(), 0);
+    std::stable_sort(order.begin(), order.end(), [&](int32_t a, int32_t b) {
+      const fold::Rank &left = system_.ranks[size_t(a)], &right = system_.ranks[size_t(b)];
+      return std::tie(left.role, left.count) < std::tie(right.role, right.count);
+    });
+    for (const int32_t rank : order) {
+      const fold::Rank& at = system_.ranks[size_t(rank)];
+      if (tiles_.empty() || tiles_.back().role != at.role || tiles_.back().count != at.count ||
+          tiles_.back().lanes == kTileLanes) {
+        add_tile(at.role, at.count);
       }
+      Tile& tile = tiles_.back();
+      const int32_t lane = int32_t(tile.lane_base) + tile.lanes++;
+      tile.is_scaled |= at.factor != 1 << 16;
+      lane_of_rank_[size_t(rank)] = lane;
+      rank_of_lane_.resize(size_t(lane) + 1);
+      rank_of_lane_[size_t(lane)] = rank;
     }
   }
 
-  void add_tile(int32_t role) {
+  void add_tile(int32_t role, int64_t count) {
     Tile tile;
     tile.role = role;
+    tile.count = count;
     tile.lane_base = int64_t(tiles_.size()) * kTileLanes;
     tile.queue_base = queue_size_;
     tile.call_base = call_size_;
@@ -236,14 +282,22 @@ class BulkLanes final : public Lanes {
     return view;
   }
 
-  void collect(int32_t tile_index, std::vector<Arrival>& arrivals) {
-    const Tile& tile = tiles_[size_t(tile_index)];
-    for (int32_t queue = 0; queue < role_of(tile_index).call_queue_count; ++queue) {
+  void collect(const TileRun& run, std::vector<Arrival>& arrivals) {
+    const Tile& tile = tiles_[size_t(run.tile)];
+    const int32_t* ranks = rank_of_lane_.data() + tile.lane_base;
+    if (run.segment != nullptr) {
+      for (const auto& [queue, task] : run.segment->arrivals) {
+        const int64_t* times =
+            arrival_ps_.host.data() + tile.call_base + int64_t(queue) * kTileLanes;
+        for (int32_t i = 0; i < tile.lanes; ++i) arrivals.push_back({ranks[i], task, times[i]});
+      }
+      return;
+    }
+    for (int32_t queue = 0; queue < role_of(run.tile).call_queue_count; ++queue) {
       for (int32_t lane = 0; lane < tile.lanes; ++lane) {
         const size_t at = size_t(tile.call_base + int64_t(queue) * kTileLanes + lane);
         if (arrived_.host[at] == kNone) continue;
-        arrivals.push_back({rank_of_lane_[size_t(tile.lane_base + lane)], arrived_.host[at],
-                            arrival_ps_.host[at]});
+        arrivals.push_back({ranks[lane], arrived_.host[at], arrival_ps_.host[at]});
         arrived_.host[at] = kNone;
       }
     }
@@ -283,6 +337,8 @@ class BulkLanes final : public Lanes {
   std::vector<int32_t> lane_of_rank_, rank_of_lane_;
   std::vector<int32_t> active_;     // tiles to advance
   std::vector<uint8_t> is_active_;  // by tile
+  std::vector<TileRun> runs_;
+  std::unique_ptr<TileStates> states_;  // null where every tile is the functor's
   int64_t queue_size_ = 0, call_size_ = 0, slot_size_ = 0;
 
   thrust::device_vector<RoleTable> roles_device_;

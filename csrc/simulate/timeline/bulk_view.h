@@ -24,6 +24,7 @@ struct Tile {
   int64_t call_base = 0;
   int64_t slot_base = 0;
   int64_t lane_base = 0;
+  int64_t count = 1;      // how many ranks each of its lanes stands for
   uint8_t is_scaled = 0;  // some lane has a factor other than 1
 };
 
@@ -44,12 +45,23 @@ struct BulkView {
   int64_t* arrival_ps = nullptr;  // [call queue][lane]
   int64_t* release_ps = nullptr;  // [call queue][lane] end of the call at the head, or kNone
   int64_t* times_ps = nullptr;    // [slot][lane]
-  uint64_t* hashes = nullptr;     // [lane] sum of mix_end
+  uint64_t* hashes = nullptr;     // [lane] sum of mix_end; a replay adds its lanes' to the first
   int64_t* ended = nullptr;       // [lane] tasks that have ended
 };
 
-using AdvanceTile = void (*)(const BulkView& view, int32_t tile);
-// The version of advance_tile for the processor that runs this.
-AdvanceTile advance_for_this_processor();
+struct Rows;
+struct Segment;
+
+// What a CPU does with a tile.
+struct TileWork {
+  void (*advance)(const BulkView& view, int32_t tile) = nullptr;
+  void (*replay)(const BulkView& view, int32_t tile, const Rows& rows,
+                 const Segment& segment) = nullptr;
+};
+// The version for the processor that runs this; the one for any with TRNSIM_CPU=baseline, for
+// tests.
+TileWork work_for_this_processor();
+// At least `words` words of this thread's, on a cache line.
+uint32_t* replay_scratch(int64_t words);
 
 }  // namespace trnsim::simulate

@@ -36,6 +36,7 @@ class RoleMaker {
     } else {
       find_readers();
       reuse_slots();
+      write_readers();
     }
     for (size_t i = first_dep_; i < tables_.deps.size(); ++i) {
       DepRow& dep = tables_.deps[i];
@@ -115,14 +116,25 @@ class RoleMaker {
     }
   }
 
+  void write_readers() {
+    if (tables_.first_reader.empty()) tables_.first_reader.push_back(0);
+    for (size_t index = 0; index < readers_[0].size(); ++index) {
+      for (const auto& of : readers_) {
+        tables_.readers.insert(tables_.readers.end(), of[index].begin(), of[index].end());
+      }
+      tables_.first_reader.push_back(int64_t(tables_.readers.size()));
+    }
+  }
+
   // before_[q]: tasks of queue q below this index have ended whenever the present task starts.
-  void look_back(int32_t index, std::vector<std::vector<int32_t>>& clocks,
+  void look_back(int32_t index, std::vector<int32_t>& clocks,
                  const std::vector<int32_t>& previous) {
     const TaskRow& row = task(index);
-    before_.assign(size_t(table_.queue_count), 0);
+    const size_t queues = size_t(table_.queue_count);
+    before_ = clocks.data() + size_t(index) * queues;
     const auto merge = [&](int32_t other, bool ended) {
-      const auto& clock = clocks[size_t(other)];
-      for (size_t q = 0; q < clock.size(); ++q) before_[q] = std::max(before_[q], clock[q]);
+      const int32_t* clock = clocks.data() + size_t(other) * queues;
+      for (size_t q = 0; q < queues; ++q) before_[q] = std::max(before_[q], clock[q]);
       int32_t& own = before_[size_t(task(other).queue)];
       if (ended) own = std::max(own, other + 1);
     };
@@ -131,7 +143,6 @@ class RoleMaker {
       const DepRow& dep = tables_.deps[size_t(row.deps_begin + i)];
       merge(dep.task, !dep.on_start);
     }
-    clocks[size_t(index)] = before_;
   }
 
   bool is_free(const std::vector<int32_t>& holders) {
@@ -160,7 +171,7 @@ class RoleMaker {
   }
 
   void reuse_slots() {
-    std::vector<std::vector<int32_t>> clocks(size_t(table_.task_count));
+    std::vector<int32_t> clocks(size_t(table_.task_count) * size_t(table_.queue_count), 0);
     std::vector<int32_t> previous(size_t(table_.queue_count), kNone);
     for (int32_t index = 0; index < table_.task_count; ++index) {
       look_back(index, clocks, previous);
@@ -181,7 +192,7 @@ class RoleMaker {
   RoleTable table_;
   size_t first_dep_ = 0;
   std::vector<std::vector<int32_t>> readers_[2];
-  std::vector<int32_t> before_;
+  int32_t* before_ = nullptr;
   // Slots with the task that wrote last and its readers, longest unused first.
   std::deque<std::pair<int32_t, std::vector<int32_t>>> holders_;
 };

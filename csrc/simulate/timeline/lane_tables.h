@@ -57,6 +57,11 @@ struct LaneTables {
   std::vector<DepRow> deps;
   std::vector<int32_t> first_tasks;  // head of each queue at the start
   std::vector<int32_t> call_queues;  // dense number among the role's queues with calls, or kNone
+  // Tasks that read the end or the start of task t, in readers[first_reader[t], first_reader[t +
+  // 1]); indices of t as in `tasks`, readers count from their role's first. Empty with every time
+  // kept.
+  std::vector<int64_t> first_reader;
+  std::vector<int32_t> readers;
 };
 
 // keep_times: a slot for every start and end. Throws SimulateError beyond 32,767 queues.

@@ -32,8 +32,10 @@ class Lanes {
   virtual ~Lanes() = default;
   // Runs what can run (reference: up to now_ps) and appends calls that arrived.
   virtual void run(int64_t now_ps, std::vector<Arrival>& arrivals) = 0;
-  // The call that `task` arrived at ends at time_ps, not before its arrival.
-  virtual void release(int32_t rank, int32_t task, int64_t time_ps) = 0;
+  // The call that each of these ranks arrived at with its task ends at time_ps, not before it
+  // arrived.
+  virtual void release(const std::vector<int32_t>& ranks, const std::vector<int32_t>& tasks,
+                       int64_t time_ps) = 0;
   // The next time at which something happens without the network; kNever when there is none.
   virtual int64_t next_ps() const = 0;
 

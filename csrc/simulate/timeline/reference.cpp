@@ -49,9 +49,12 @@ class ReferenceLanes final : public Lanes {
     }
   }
 
-  void release(int32_t rank, int32_t task, int64_t time_ps) override {
-    ranks_[size_t(rank)].release_ps[size_t(task)] = time_ps;
-    wake(rank, time_ps);
+  void release(const std::vector<int32_t>& ranks, const std::vector<int32_t>& tasks,
+               int64_t time_ps) override {
+    for (size_t i = 0; i < ranks.size(); ++i) {
+      ranks_[size_t(ranks[i])].release_ps[size_t(tasks[i])] = time_ps;
+      wake(ranks[i], time_ps);
+    }
   }
 
   int64_t next_ps() const override { return moments_.empty() ? kNever : moments_.top().first; }

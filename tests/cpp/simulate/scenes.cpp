@@ -425,4 +425,24 @@ std::shared_ptr<const fold::System> twice(const fold::System& system) {
   return std::make_shared<const fold::System>(std::move(result));
 }
 
+std::shared_ptr<const fold::System> grown(uint64_t seed, int doublings, int64_t stretch) {
+  std::mt19937_64 random(seed);
+  auto base = random_system(seed);
+  for (int i = 0; i < doublings; ++i) base = twice(*base);
+  fold::System result = *base;
+  for (auto& role : result.roles) {
+    lower::Program program = *role;
+    for (auto& task : program.tasks) task.duration_ps *= stretch;
+    for (auto& dep : program.deps) dep.lag_ps *= stretch;
+    role = std::make_shared<const lower::Program>(std::move(program));
+  }
+  const bool jitters = random() % 4 != 0;
+  const int32_t least = random() % 4 == 0 ? 40000 : 65536;
+  for (auto& rank : result.ranks) {
+    if (jitters) rank.factor = least + int32_t(random() % 6000);
+    if (random() % 8 == 0) rank.start_ps += int64_t(random() % 20000) * stretch;
+  }
+  return std::make_shared<const fold::System>(std::move(result));
+}
+
 }  // namespace trnsim::scenes

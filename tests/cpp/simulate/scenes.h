@@ -62,4 +62,8 @@ std::shared_ptr<const fold::System> with_random_changes(const fold::System& syst
 // The job and a copy of it beside it, on links of its own.
 std::shared_ptr<const fold::System> twice(const fold::System& system);
 
+// random_system, doubled `doublings` times, with factors and starts of its own for every rank and
+// durations and lags times `stretch`: tiles of many lanes, alike for a while.
+std::shared_ptr<const fold::System> grown(uint64_t seed, int doublings, int64_t stretch);
+
 }  // namespace trnsim::scenes
