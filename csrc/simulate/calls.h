@@ -52,13 +52,12 @@ class CallTable {
     std::vector<CallChain> chains;
     std::vector<int32_t> chain_of_task, sequence_of_task;  // -1 unless a call
   };
-
-  const Role& role_of(int32_t rank) const { return roles_[size_t(ranks_[size_t(rank)].role)]; }
   struct RankIndex {
     int64_t first_chain = 0;  // in first_of_chain_
     int32_t role = 0;
   };
 
+  const Role& role_of(int32_t rank) const { return roles_[size_t(ranks_[size_t(rank)].role)]; }
   [[noreturn]] void refuse(int32_t rank) const;
   void index_role(const lower::Program& program, Role& role) const;
   void index_ranks();
