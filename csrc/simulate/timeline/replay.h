@@ -148,9 +148,13 @@ class NarrowReplay {
   template <bool Small, bool Second>
   TRN_INLINE uint64_t run_quickly(const QuickOp& op, uint64_t twice_base) const {
     LaneSums sums;
-    const Words *from = row(op.from), *factors = row(op.factors);
-    const Words *first = row(op.others[0]), *other = row(op.others[1]);
-    Words *to = row(op.to), *second = row(op.second);
+    Words* rows = rows_;
+    // Addresses that the variants share must not be worked out, and spilled, before they part.
+    asm("" : "+r"(rows));
+    const Words *from = rows + int64_t(op.from) * V, *factors = rows + int64_t(op.factors) * V;
+    const Words *first = rows + int64_t(op.others[0]) * V,
+                *other = rows + int64_t(op.others[1]) * V;
+    Words *to = rows + int64_t(op.to) * V, *second = rows + int64_t(op.second) * V;
     const uint32_t duration_ps = op.duration_ps;
 #pragma GCC unroll 8
     for (int v = 0; v < V; ++v) {
