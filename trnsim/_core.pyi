@@ -7,7 +7,7 @@ import numpy
 import numpy.typing
 import typing
 import typing_extensions
-__all__: list[str] = ['Advice', 'Backend', 'Breakdown', 'CallSpan', 'Cohorts', 'Communicator', 'Engine', 'Fallback', 'Figure', 'Link', 'LinkInfo', 'LinkUse', 'Machine', 'MemoryPeak', 'ModuleShare', 'OpShare', 'Placement', 'Program', 'Progress', 'ProjectProgress', 'Projection', 'Rank', 'Run', 'Step', 'System', 'Timeline', 'Topology', 'Variable', 'Workload', 'cost_rules', 'estimate_trace_bytes', 'find_violation', 'fold_system', 'input_group_of', 'lower_step', 'make_machine', 'make_placement', 'make_system', 'make_topology', 'project_step', 'simulate_step', 'solve_max_min', 'workload_enum_names', 'write_trace']
+__all__: list[str] = ['Advice', 'Backend', 'Breakdown', 'CallSpan', 'Cohorts', 'Communicator', 'Engine', 'Fallback', 'Figure', 'Link', 'LinkInfo', 'LinkUse', 'Machine', 'MemoryPeak', 'ModuleShare', 'OpShare', 'Placement', 'Program', 'Progress', 'ProjectProgress', 'Projection', 'Rank', 'Run', 'Step', 'System', 'Timeline', 'Topology', 'Variable', 'Workload', 'cost_rules', 'estimate_trace_bytes', 'find_violation', 'fold_system', 'input_group_of', 'lower_step', 'make_machine', 'make_placement', 'make_system', 'make_topology', 'project_step', 'simulate_step', 'solve_max_min', 'with_jitter', 'workload_enum_names', 'write_trace']
 class Figure:
     def __init__(self, key: str, value: str, unit: str, source: str, confidence: str) -> None:
         ...
@@ -365,6 +365,8 @@ class LinkInfo:
 class System:
     def __repr__(self) -> str:
         ...
+    def with_factor_changes(self, rank: typing.SupportsInt | typing.SupportsIndex, changes: collections.abc.Sequence[tuple[typing.SupportsInt | typing.SupportsIndex, typing.SupportsInt | typing.SupportsIndex]]) -> System:
+        ...
     def with_link_changes(self, link: typing.SupportsInt | typing.SupportsIndex, changes: collections.abc.Sequence[tuple[typing.SupportsInt | typing.SupportsIndex, typing.SupportsInt | typing.SupportsIndex]]) -> System:
         ...
     def with_rank(self, rank: typing.SupportsInt | typing.SupportsIndex, factor: typing.SupportsInt | typing.SupportsIndex, start_ps: typing.SupportsInt | typing.SupportsIndex) -> System:
@@ -516,6 +518,8 @@ class Backend:
     """
     Members:
     
+      automatic
+    
       cpp
     
       omp
@@ -523,6 +527,7 @@ class Backend:
       cuda
     """
     __members__: typing.ClassVar[dict[str, Backend]]
+    automatic: typing.ClassVar[Backend]
     cpp: typing.ClassVar[Backend]
     cuda: typing.ClassVar[Backend]
     omp: typing.ClassVar[Backend]
@@ -827,6 +832,8 @@ def project_step(workload: Workload, machine: Machine, chips: typing.SupportsInt
 def simulate_step(system: System, engine: Engine, backend: Backend, certify: bool, use_private: bool, progress: Progress) -> Timeline:
     ...
 def solve_max_min(capacities: collections.abc.Sequence[typing.SupportsInt | typing.SupportsIndex], flows: collections.abc.Sequence[collections.abc.Sequence[tuple[typing.SupportsInt | typing.SupportsIndex, typing.SupportsInt | typing.SupportsIndex]]], solver: str) -> list[int]:
+    ...
+def with_jitter(system: System, seed: typing.SupportsInt | typing.SupportsIndex, spread: typing.SupportsInt | typing.SupportsIndex) -> System:
     ...
 def workload_enum_names() -> dict:
     ...

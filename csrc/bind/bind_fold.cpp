@@ -70,6 +70,15 @@ void bind_fold(py::module_& module) {
           },
           py::arg("rank"), py::arg("factor"), py::arg("start_ps"))
       .def(
+          "with_factor_changes",
+          [](const System& system, int64_t rank,
+             const std::vector<std::pair<int64_t, int32_t>>& changes) {
+            std::vector<fold::FactorChange> list;
+            for (const auto& [time_ps, factor] : changes) list.push_back({time_ps, factor});
+            return fold::with_factor_changes(system, rank, list);
+          },
+          py::arg("rank"), py::arg("changes"))
+      .def(
           "with_link_changes",
           [](const System& system, int64_t link,
              const std::vector<std::pair<int64_t, int64_t>>& changes) {

@@ -5,6 +5,7 @@
 
 #include "base/hash.h"
 #include "bind/bind.h"
+#include "simulate/jitter.h"
 #include "simulate/network/certificate.h"
 #include "simulate/network/repair.h"
 #include "simulate/timeline.h"
@@ -148,6 +149,7 @@ void bind_simulate(py::module_& module) {
       .value("reference", simulate::Engine::reference)
       .value("bulk", simulate::Engine::bulk);
   py::enum_<simulate::Backend>(module, "Backend")
+      .value("automatic", simulate::Backend::automatic)
       .value("cpp", simulate::Backend::cpp)
       .value("omp", simulate::Backend::omp)
       .value("cuda", simulate::Backend::cuda);
@@ -167,6 +169,8 @@ void bind_simulate(py::module_& module) {
       py::arg("system"), py::arg("engine"), py::arg("backend"), py::arg("certify"),
       py::arg("use_private"), py::arg("progress").none(true),
       py::call_guard<py::gil_scoped_release>());
+  module.def("with_jitter", &simulate::with_jitter, py::arg("system"), py::arg("seed"),
+             py::arg("spread"), py::call_guard<py::gil_scoped_release>());
 }
 
 }  // namespace trnsim::bind

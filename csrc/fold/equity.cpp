@@ -67,8 +67,9 @@ class Checker {
       const size_t c = size_t(cohorts_.class_of_rank[i]);
       const Rank &own = original_.ranks[i], &shown = quotient_.ranks[c];
       counts[c] += own.count;
-      if (own.role != shown.role || own.factor != shown.factor || own.start_ps != shown.start_ps) {
-        return name("role, factor or start of rank", i);
+      if (own.role != shown.role || own.factor != shown.factor || own.start_ps != shown.start_ps ||
+          own.changes != shown.changes) {
+        return name("role, factor, start or changes of rank", i);
       }
       if (!same_class(own.communicator_of_slot, shown.communicator_of_slot) ||
           !same_class(own.communicator_of_message, shown.communicator_of_message)) {

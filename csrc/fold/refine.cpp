@@ -63,6 +63,9 @@ class Refiner {
       const Rank& rank = system_.ranks[i];
       uint64_t hash = combine(seed_, uint64_t(rank.role));
       hash = combine(hash, uint64_t(rank.factor));
+      for (const FactorChange& change : rank.changes) {
+        hash = combine(combine(hash, uint64_t(change.time_ps)), uint64_t(change.factor));
+      }
       hashes_[i] = combine(hash, uint64_t(rank.start_ps));
     }
     bool splits = split(partition_.rank, partition_.ranks);

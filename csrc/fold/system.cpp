@@ -17,6 +17,14 @@ int32_t communicator_of(const System& system, int32_t rank, int32_t call) {
                                  : at.communicator_of_slot[size_t(called.group)];
 }
 
+int32_t factor_at(const Rank& rank, int64_t time_ps) {
+  int32_t factor = rank.factor;
+  for (const FactorChange& change : rank.changes) {
+    if (change.time_ps <= time_ps) factor = change.factor;
+  }
+  return factor;
+}
+
 void mark_private(System& system) {
   constexpr int32_t kNobody = -1, kSeveral = -2;
   std::vector<int32_t> user(system.links.size(), kNobody);
@@ -49,10 +57,22 @@ void check(bool holds, const std::string& what) {
 
 bool in_range(int64_t index, size_t size) { return index >= 0 && size_t(index) < size; }
 
+void check_changes(const Rank& rank) {
+  int64_t last_ps = -1;
+  for (const FactorChange& change : rank.changes) {
+    TRN_CHECK(change.time_ps > last_ps && change.factor >= 0, simulate,
+              "chip " + std::to_string(rank.chip) + " changes to factor " +
+                  std::to_string(change.factor) + " at " + std::to_string(change.time_ps) + " ps",
+              "give each time once, in order, and no factor below 0");
+    last_ps = change.time_ps;
+  }
+}
+
 void check_ranks(const System& system) {
   for (const Rank& rank : system.ranks) {
     check(in_range(rank.role, system.roles.size()), "a rank's role");
     check(rank.factor >= 0 && rank.start_ps >= 0 && rank.count > 0, "a rank's factor or start");
+    check_changes(rank);
     for (const auto& table : {rank.communicator_of_slot, rank.communicator_of_message}) {
       for (const int32_t communicator : table) {
         check(communicator == -1 || in_range(communicator, system.communicators.size()),
@@ -82,16 +102,29 @@ void check_link(const LinkInfo& link) {
   }
 }
 
+void check_rank(const System& system, int64_t rank) {
+  TRN_CHECK(in_range(rank, system.ranks.size()), simulate,
+            "there is no rank " + std::to_string(rank),
+            "ranks go from 0 to " + std::to_string(system.ranks.size() - 1));
+}
+
 }  // namespace
 
 std::shared_ptr<System> with_rank(const System& system, int64_t rank, int32_t factor,
                                   int64_t start_ps) {
-  TRN_CHECK(rank >= 0 && size_t(rank) < system.ranks.size(), simulate,
-            "there is no rank " + std::to_string(rank),
-            "ranks go from 0 to " + std::to_string(system.ranks.size() - 1));
+  check_rank(system, rank);
   auto result = std::make_shared<System>(system);
   result->ranks[size_t(rank)].factor = factor;
   result->ranks[size_t(rank)].start_ps = start_ps;
+  return result;
+}
+
+std::shared_ptr<System> with_factor_changes(const System& system, int64_t rank,
+                                            const std::vector<FactorChange>& changes) {
+  check_rank(system, rank);
+  auto result = std::make_shared<System>(system);
+  result->ranks[size_t(rank)].changes = changes;
+  check_changes(result->ranks[size_t(rank)]);
   return result;
 }
 

@@ -43,6 +43,13 @@ struct Communicator {
   std::string name;
 };
 
+// Tasks that start at time_ps or later run at this factor: a chip throttles, or recovers.
+struct FactorChange {
+  int64_t time_ps = 0;
+  int32_t factor = 1 << 16;
+  bool operator==(const FactorChange&) const = default;
+};
+
 struct Rank {
   int32_t role = 0;
   int32_t chip = 0;
@@ -52,7 +59,11 @@ struct Rank {
   std::vector<int32_t> communicator_of_slot;  // -1 where it is not a member
   // By call template, for send and recv; -1 for collectives. Empty when the role has no messages.
   std::vector<int32_t> communicator_of_message;
+  std::vector<FactorChange> changes;  // ascending in time
 };
+
+// The factor of a task of the rank that starts at time_ps.
+int32_t factor_at(const Rank& rank, int64_t time_ps);
 
 // From time_ps on the link has this rate: it slows down, dies (0) or comes back.
 struct RateChange {
@@ -102,6 +113,10 @@ void mark_private(System& system);
 // A copy in which one rank computes at another factor or starts later.
 std::shared_ptr<System> with_rank(const System& system, int64_t rank, int32_t factor,
                                   int64_t start_ps);
+
+// A copy in which one rank changes its factor at the given times.
+std::shared_ptr<System> with_factor_changes(const System& system, int64_t rank,
+                                            const std::vector<FactorChange>& changes);
 
 // A copy in which one link changes its rate at the given times. Weights stay those of the rate at
 // the start.

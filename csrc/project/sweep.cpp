@@ -78,7 +78,8 @@ Sweep::Sweep(const simulate::Timeline& timeline) : timeline_(timeline) {
     const fold::Rank& first = system.ranks[size_t(communicator.members[0])];
     for (const int32_t member : communicator.members) {
       const fold::Rank& rank = system.ranks[size_t(member)];
-      differs |= rank.factor != first.factor || rank.start_ps != first.start_ps;
+      differs |= rank.factor != first.factor || rank.start_ps != first.start_ps ||
+                 rank.changes != first.changes;
     }
     is_disturbed_.push_back(differs);
   }

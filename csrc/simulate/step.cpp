@@ -21,8 +21,23 @@ const char* backend_name(Backend backend) {
       return "omp";
     case Backend::cuda:
       return "cuda";
+    case Backend::automatic:
+      break;
   }
   return "?";
+}
+
+int64_t count_tasks(const fold::System& system) {
+  int64_t count = 0;
+  for (const fold::Rank& rank : system.ranks) {
+    count += int64_t(system.roles[size_t(rank.role)]->tasks.size());
+  }
+  return count;
+}
+
+Backend choose_backend(const fold::System& system, const SimulateOptions& options,
+                       std::string& why) {
+  return choose_backend(options.backend, int64_t(system.ranks.size()), count_tasks(system), why);
 }
 
 std::unique_ptr<Lanes> make_lanes(const fold::System& system, const SimulateOptions& options,
@@ -32,17 +47,20 @@ std::unique_ptr<Lanes> make_lanes(const fold::System& system, const SimulateOpti
     return make_reference_lanes(system);
   }
   std::string why;
-  const Backend backend = available_backend(options.backend, why);
+  const Backend backend = choose_backend(system, options, why);
   engine = std::string("bulk ") + backend_name(backend);
   if (!why.empty()) engine += " (" + why + ")";
   return make_bulk_lanes(system, backend, options.keep_times);
 }
 
-std::unique_ptr<Solver> make_solver(const SimulateOptions& options) {
+// On a CPU, rounds in parallel only where they were asked for by name.
+std::unique_ptr<Solver> make_solver(const fold::System& system, const SimulateOptions& options) {
   if (options.engine == Engine::reference) return make_reference_solver();
   std::string why;
-  const Backend backend = available_backend(options.backend, why);
-  auto whole = backend == Backend::cpp ? make_heap_solver() : make_dp_solver(backend);
+  const Backend backend = choose_backend(system, options, why);
+  const bool on_threads = backend == Backend::omp && options.backend == Backend::omp;
+  auto whole =
+      on_threads || backend == Backend::cuda ? make_dp_solver(backend) : make_heap_solver();
   return std::make_unique<Repair>(std::move(whole), RepairLimits{});
 }
 
@@ -52,16 +70,14 @@ Step::Step(std::shared_ptr<const fold::System> system, const SimulateOptions& op
     : system_(std::move(system)),
       options_(options),
       table_(*system_),
-      transfers_(*system_, make_solver(options), options.certify),
+      transfers_(*system_, make_solver(*system_, options), options.certify),
       instances_(size_t(table_.instance_count())) {
   for (int64_t index = 0; index < table_.instance_count(); ++index) {
     const auto& on = system_->communicators[size_t(table_.communicator_of(index))];
     instances_[size_t(index)].missing = int32_t(on.members.size());
   }
   lanes_ = make_lanes(*system_, options, engine_);
-  for (const fold::Rank& rank : system_->ranks) {
-    task_count_ += int64_t(system_->roles[size_t(rank.role)]->tasks.size());
-  }
+  task_count_ = count_tasks(*system_);
 }
 
 Timeline Step::run() {

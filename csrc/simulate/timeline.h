@@ -31,11 +31,12 @@ struct Timeline {
   std::vector<int64_t> starts_ps, ends_ps;
   std::vector<CallSpan> calls;  // ascending by (end, communicator, sequence)
   int64_t solve_count = 0, event_count = 0;
-  std::string engine;  // "reference" or "bulk cpp|omp|cuda", and why it is not what was asked
+  std::string engine;  // "reference" or "bulk cpp|omp|cuda", and why
 };
 
 enum class Engine : uint8_t { reference, bulk };
-enum class Backend : uint8_t { cpp, omp, cuda };
+// automatic: by TRNSIM_DEVICE (cuda or cpu, the default), and on a CPU by the size of the run.
+enum class Backend : uint8_t { automatic, cpp, omp, cuda };
 
 // Written by the simulating thread, read by any other.
 struct Progress {
@@ -44,7 +45,7 @@ struct Progress {
 
 struct SimulateOptions {
   Engine engine = Engine::bulk;
-  Backend backend = Backend::cpp;
+  Backend backend = Backend::automatic;
   bool certify = false;          // check the max-min certificate at every solve
   bool keep_times = true;        // else starts_ps and ends_ps stay empty (bulk only)
   bool use_private = true;       // resolve private collectives inside the lane

@@ -28,6 +28,8 @@ std::unique_ptr<WholeSolver> make_dp_solver(Backend backend) {
       return make_cpp_dp_solver();
     case Backend::omp:
       return make_omp_dp_solver();
+    case Backend::automatic:
+      break;
     case Backend::cuda:
       return make_cuda_dp_solver();
   }

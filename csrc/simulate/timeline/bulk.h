@@ -15,10 +15,12 @@ namespace trnsim::simulate {
 // GPUs that CUDA sees; 0 without a driver and in builds without CUDA.
 int cuda_device_count();
 
-// What options.backend becomes here: cuda falls back to cpp where there is no GPU. Appends the
-// reason to `why` then.
-Backend available_backend(Backend asked, std::string& why);
+// What options.backend becomes here, for a run of so many ranks and tasks in all. Never automatic;
+// cuda becomes one of a CPU's where there is no GPU. Appends the reason to `why` where there is
+// one. Throws SimulateError when TRNSIM_DEVICE is neither cuda nor cpu.
+Backend choose_backend(Backend asked, int64_t ranks, int64_t tasks, std::string& why);
 
+// backend: not automatic.
 std::unique_ptr<Lanes> make_bulk_lanes(const fold::System& system, Backend backend,
                                        bool keep_times);
 

@@ -117,7 +117,7 @@ struct Advance {
         const DepRow& dep = view.deps[task.deps_begin + i];
         if (!(dep.on_start ? has_started(dep) : has_ended(dep))) return false;
       }
-      if (task.is_simple) {
+      if (task.is_simple && !tile.changes) {
         task.is_scaled&& tile.is_scaled ? run_simple<true>(task, at) : run_simple<false>(task, at);
         move_on(task, at, queue);
         return true;
@@ -227,8 +227,19 @@ struct Advance {
     const int32_t* factors = view.factors + tile.lane_base + lane;
     const int64_t high = task.duration_ps >> 16, low = task.duration_ps & 0xffff;
     for (int i = 0; i < W; ++i) {
-      time[i] += high * factors[i] + ((low * factors[i] + 32768) >> 16);
+      const int64_t factor = tile.changes ? changed_factor(i, time[i]) : factors[i];
+      time[i] += high * factor + ((low * factor + 32768) >> 16);
     }
+  }
+
+  TRN_HOST_DEVICE int32_t changed_factor(int i, int64_t start_ps) const {
+    const int64_t at = tile.lane_base + lane + i;
+    int32_t factor = view.factors[at];
+    for (int32_t change = view.first_change[at];
+         change < view.first_change[at + 1] && view.change_ps[change] <= start_ps; ++change) {
+      factor = view.change_factors[change];
+    }
+    return factor;
   }
 
   TRN_HOST_DEVICE void arrive(int32_t index, int32_t queue, const int64_t (&time)[W]) const {

@@ -191,32 +191,35 @@ class BulkLanes final : public Lanes {
     std::iota(order.begin(), order.end(), 0);
     std::stable_sort(order.begin(), order.end(), [&](int32_t a, int32_t b) {
       const fold::Rank &left = system_.ranks[size_t(a)], &right = system_.ranks[size_t(b)];
-      return std::tie(left.role, left.count) < std::tie(right.role, right.count);
+      return std::tuple(left.role, left.count, left.changes.size() > 0) <
+             std::tuple(right.role, right.count, right.changes.size() > 0);
     });
     for (const int32_t rank : order) {
       const fold::Rank& at = system_.ranks[size_t(rank)];
       if (tiles_.empty() || tiles_.back().role != at.role || tiles_.back().count != at.count ||
-          tiles_.back().lanes == kTileLanes) {
-        add_tile(at.role, at.count);
+          tiles_.back().lanes == kTileLanes || tiles_.back().changes != !at.changes.empty()) {
+        add_tile(at);
       }
       Tile& tile = tiles_.back();
       const int32_t lane = int32_t(tile.lane_base) + tile.lanes++;
-      tile.is_scaled |= at.factor != 1 << 16;
+      tile.is_scaled |= at.factor != 1 << 16 || !at.changes.empty();
       lane_of_rank_[size_t(rank)] = lane;
-      rank_of_lane_.resize(size_t(lane) + 1);
+      rank_of_lane_.resize(size_t(lane) + 1, kNone);
       rank_of_lane_[size_t(lane)] = rank;
     }
   }
 
-  void add_tile(int32_t role, int64_t count) {
+  // For lanes like this rank's.
+  void add_tile(const fold::Rank& rank) {
     Tile tile;
-    tile.role = role;
-    tile.count = count;
+    tile.role = rank.role;
+    tile.count = rank.count;
+    tile.changes = !rank.changes.empty();
     tile.lane_base = int64_t(tiles_.size()) * kTileLanes;
     tile.queue_base = queue_size_;
     tile.call_base = call_size_;
     tile.slot_base = slot_size_;
-    const RoleTable& table = tables_.roles[size_t(role)];
+    const RoleTable& table = tables_.roles[size_t(rank.role)];
     queue_size_ += int64_t(table.queue_count) * kTileLanes;
     call_size_ += int64_t(table.call_queue_count) * kTileLanes;
     slot_size_ += int64_t(table.slot_count) * kTileLanes;
@@ -238,6 +241,7 @@ class BulkLanes final : public Lanes {
         free_ps[at] = system_.ranks[rank].start_ps;
       }
     }
+    make_changes(lanes);
     factors_ = factors;
     heads_ = heads;
     free_ps_ = free_ps;
@@ -250,6 +254,24 @@ class BulkLanes final : public Lanes {
     arrived_.assign(size_t(call_size_), kNone);
     arrival_ps_.assign(size_t(call_size_), 0);
     release_ps_.assign(size_t(call_size_), kNone);
+  }
+
+  void make_changes(size_t lanes) {
+    std::vector<int32_t> first(lanes + 1, 0), factors;
+    std::vector<int64_t> times;
+    for (size_t lane = 0; lane < lanes; ++lane) {
+      const int32_t rank = lane < rank_of_lane_.size() ? rank_of_lane_[lane] : kNone;
+      if (rank != kNone) {
+        for (const fold::FactorChange& change : system_.ranks[size_t(rank)].changes) {
+          times.push_back(change.time_ps);
+          factors.push_back(change.factor);
+        }
+      }
+      first[lane + 1] = int32_t(times.size());
+    }
+    first_change_ = first;
+    change_ps_ = times;
+    change_factors_ = factors;
   }
 
   void upload_tables() {
@@ -268,6 +290,9 @@ class BulkLanes final : public Lanes {
     view.call_queues = raw(call_queues_device_);
     view.tiles = raw(tiles_device_);
     view.factors = raw(factors_);
+    view.first_change = raw(first_change_);
+    view.change_ps = raw(change_ps_);
+    view.change_factors = raw(change_factors_);
     view.heads = raw(heads_);
     view.started = raw(started_);
     view.free_ps = raw(free_ps_);
@@ -345,9 +370,10 @@ class BulkLanes final : public Lanes {
   thrust::device_vector<TaskRow> tasks_device_;
   thrust::device_vector<DepRow> deps_device_;
   thrust::device_vector<int32_t> call_queues_device_, factors_, heads_, keys_;
+  thrust::device_vector<int32_t> first_change_, change_factors_;
   thrust::device_vector<Tile> tiles_device_;
   thrust::device_vector<uint8_t> started_;
-  thrust::device_vector<int64_t> free_ps_, base_ps_, times_ps_, ended_;
+  thrust::device_vector<int64_t> change_ps_, free_ps_, base_ps_, times_ps_, ended_;
   thrust::device_vector<uint64_t> hashes_;
   Shared<int32_t> arrived_;
   Shared<int64_t> arrival_ps_, release_ps_;

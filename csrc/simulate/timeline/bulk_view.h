@@ -26,6 +26,7 @@ struct Tile {
   int64_t lane_base = 0;
   int64_t count = 1;      // how many ranks each of its lanes stands for
   uint8_t is_scaled = 0;  // some lane has a factor other than 1
+  uint8_t changes = 0;    // its lanes change their factors in mid-run
 };
 
 struct BulkView {
@@ -35,6 +36,10 @@ struct BulkView {
   const int32_t* call_queues = nullptr;
   const Tile* tiles = nullptr;
   const int32_t* factors = nullptr;  // [lane]
+  // Of a lane: change_ps[first_change[lane]] up to first_change[lane + 1], ascending.
+  const int32_t* first_change = nullptr;
+  const int64_t* change_ps = nullptr;
+  const int32_t* change_factors = nullptr;
 
   int32_t* heads = nullptr;       // [queue][lane] first task that has not ended
   uint8_t* started = nullptr;     // [queue][lane] the head has started

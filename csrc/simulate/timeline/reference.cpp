@@ -157,16 +157,17 @@ class ReferenceLanes final : public Lanes {
     if (at.kind == lower::TaskKind::call) {
       arrivals.push_back({rank, task, now_ps});
     } else {
-      ranks_[size_t(rank)].release_ps[size_t(task)] = now_ps + duration_of(rank, at);
-      wake(rank, now_ps + duration_of(rank, at));
+      const int64_t end_ps = now_ps + duration_of(rank, at, now_ps);
+      ranks_[size_t(rank)].release_ps[size_t(task)] = end_ps;
+      wake(rank, end_ps);
     }
     for (const int64_t lag : tables_of(rank).lags_of_start[size_t(task)]) wake(rank, now_ps + lag);
   }
 
-  int64_t duration_of(int32_t rank, const lower::Task& task) const {
-    return task.kind == lower::TaskKind::compute
-               ? scale_duration(task.duration_ps, system_.ranks[size_t(rank)].factor)
-               : task.duration_ps;
+  int64_t duration_of(int32_t rank, const lower::Task& task, int64_t start_ps) const {
+    if (task.kind != lower::TaskKind::compute) return task.duration_ps;
+    const int32_t factor = fold::factor_at(system_.ranks[size_t(rank)], start_ps);
+    return scale_duration(task.duration_ps, factor);
   }
 
   bool may_end(int32_t rank, int32_t task, int64_t now_ps) const {

@@ -21,6 +21,7 @@ TileStates::TileStates(const LaneTables& tables, const fold::System& system,
   }
   states_.resize(tiles.size());
   for (size_t tile = 0; tile < tiles.size(); ++tile) {
+    if (tiles[tile].changes) states_[tile].number = kMixed;  // the functor's
     states_[tile].releases.assign(size_t(role_of(int32_t(tile)).call_queue_count), 0);
   }
 }
@@ -46,7 +47,8 @@ TileRun TileStates::plan(int32_t tile, const BulkView& view) {
 void TileStates::finish(const TileRun& run, const BulkView& view) {
   if (run.segment != nullptr) {
     states_[size_t(run.tile)].number = run.segment->next_state;
-  } else if (!schedule_of(run.tile).is_full() && are_alike(run.tile, view)) {
+  } else if (!tiles_[size_t(run.tile)].changes && !schedule_of(run.tile).is_full() &&
+             are_alike(run.tile, view)) {
     enter(run.tile, view);
   }
 }

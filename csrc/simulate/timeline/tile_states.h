@@ -4,6 +4,7 @@
 // Which tiles can replay a Segment (schedule.h), and which. A tile whose lanes all stand alike has
 // a state number, and its heads stand in the schedule alone. When its lanes get different releases,
 // heads are written to the view and the functor takes lane by lane, until they stand alike again.
+// Tiles whose factors change in mid-run are the functor's throughout.
 #pragma once
 
 #include <cstdint>

@@ -115,6 +115,31 @@ TEST(Cohorts, LinksThatChangeInMidRunFoldWithTheirLikes) {
   EXPECT_GT(changed, 100);
 }
 
+TEST(Cohorts, ChipsThatChangeInMidRunFoldWithTheirLikes) {
+  int64_t changed = 0, ranks = 0, classes = 0;
+  for (uint64_t seed = 0; seed < 400; ++seed) {
+    SCOPED_TRACE("seed " + std::to_string(seed));
+    const jobs::Job job = jobs::random_job(seed);
+    const int64_t makespan_ps = run(job.system, simulate::Engine::bulk, true).makespan_ps;
+    // Every chip throttles at a third of the run, and one more recovers.
+    System system = *job.system;
+    for (Rank& rank : system.ranks) rank.changes = {{makespan_ps / 3, rank.factor + (1 << 15)}};
+    Rank& one = system.ranks[seed % system.ranks.size()];
+    one.changes.push_back({makespan_ps / 2 + 1, one.factor});
+    const auto shared = std::make_shared<const System>(std::move(system));
+    const Cohorts cohorts = fold_system(shared);
+    check_fold(*shared, cohorts);
+    const Timeline unfolded = run(shared, simulate::Engine::bulk, true);
+    expect_same(unfolded, run(cohorts.system, simulate::Engine::bulk, seed % 2 == 0), cohorts);
+    if (HasFailure()) return;
+    changed += unfolded.makespan_ps != makespan_ps;
+    ranks += int64_t(shared->ranks.size());
+    classes += int64_t(cohorts.system->ranks.size());
+  }
+  EXPECT_GT(changed, 100);
+  EXPECT_LT(classes, ranks);
+}
+
 TEST(Cohorts, ARandomSystemAndItsCopyFoldIntoOne) {
   for (uint64_t seed = 0; seed < 2000; ++seed) {
     SCOPED_TRACE("seed " + std::to_string(seed));
@@ -284,7 +309,7 @@ TEST(Equity, WhatDoesNotFitIsNamed) {
   using C = Cohorts;
   EXPECT_EQ(found_with([](System&, System&, C&) {}), "");
   EXPECT_EQ(found_with([](System& s, System&, C&) { s.ranks[9].factor = 1; }),
-            "role, factor or start of rank 9");
+            "role, factor, start or changes of rank 9");
   EXPECT_EQ(found_with([](System&, System& q, C&) { q.ranks[1].count += 1; }),
             "the count of class 1");
   EXPECT_EQ(found_with([](System&, System&, C& c) { c.class_of_link.pop_back(); }),

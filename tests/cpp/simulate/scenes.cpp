@@ -425,6 +425,20 @@ std::shared_ptr<const fold::System> twice(const fold::System& system) {
   return std::make_shared<const fold::System>(std::move(result));
 }
 
+std::shared_ptr<const fold::System> throttled(const fold::System& system, uint64_t seed) {
+  std::mt19937_64 random(seed);
+  fold::System result = system;
+  for (auto& rank : result.ranks) {
+    int64_t time_ps = -1;
+    for (uint64_t i = random() % 4; i > 0; --i) {
+      time_ps +=
+          1 + int64_t(random() % 4) * 1000 + int64_t(random() % 2) * int64_t(random() % 9000);
+      rank.changes.push_back({time_ps, int32_t(random() % 200000)});
+    }
+  }
+  return std::make_shared<const fold::System>(std::move(result));
+}
+
 std::shared_ptr<const fold::System> grown(uint64_t seed, int doublings, int64_t stretch) {
   std::mt19937_64 random(seed);
   auto base = random_system(seed);

@@ -59,6 +59,9 @@ std::shared_ptr<const fold::System> relabelled(const fold::System& system,
 // The same job on links some of which slow down, die or come back in mid-run.
 std::shared_ptr<const fold::System> with_random_changes(const fold::System& system, uint64_t seed);
 
+// The same job, in which some chips change their factors in mid-run, up to three times.
+std::shared_ptr<const fold::System> throttled(const fold::System& system, uint64_t seed);
+
 // The job and a copy of it beside it, on links of its own.
 std::shared_ptr<const fold::System> twice(const fold::System& system);
 

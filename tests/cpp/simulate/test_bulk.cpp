@@ -4,6 +4,8 @@
 // Bulk = reference, to the last picosecond, on every awkward System.
 #include <gtest/gtest.h>
 
+#include <cstdlib>
+
 #include "base/error.h"
 #include "scenes.h"
 #include "simulate/timeline/bulk.h"
@@ -78,6 +80,22 @@ TEST(Bulk, ManyRanksOfManyGroupsEqualTheReference) {
   }
 }
 
+TEST(Bulk, FactorsThatChangeInMidRunEqualTheReference) {
+  for (uint64_t seed = 0; seed < 1000; ++seed) {
+    const auto system = scenes::throttled(*scenes::random_system(seed), seed);
+    const Timeline expected = simulate_step(system, reference());
+    expect_same(simulate_step(system, bulk(Backend::cpp)), expected, seed);
+    SimulateOptions options = bulk(Backend::cpp);
+    options.keep_times = false;
+    ASSERT_EQ(simulate_step(system, options).hash, expected.hash) << "seed " << seed;
+  }
+  for (uint64_t seed = 0; seed < 10; ++seed) {
+    const auto system = scenes::throttled(*scenes::many_ranks(seed, 200), seed);
+    expect_same(simulate_step(system, bulk(Backend::cpp)), simulate_step(system, reference()),
+                seed);
+  }
+}
+
 TEST(Bulk, ADeadlockReadsTheSameFromBothEngines) {
   int found = 0;
   for (uint64_t seed = 0; seed < 300; ++seed) {
@@ -104,11 +122,47 @@ TEST(Bulk, WithoutAGpuTheCpuIsUsedAndSaysSo) {
   EXPECT_EQ(timeline.hash, simulate_step(system, bulk(Backend::cpp)).hash);
 }
 
+TEST(Bulk, TheBackendIsChosenBySizeAndSaysWhy) {
+  std::string why;
+  EXPECT_EQ(choose_backend(Backend::automatic, 4, 100'000'000, why), Backend::cpp);
+  EXPECT_EQ(why, "too small for threads");
+  why.clear();
+  EXPECT_EQ(choose_backend(Backend::automatic, 100'000, 200'000, why), Backend::cpp);
+  why.clear();
+  const Backend large = choose_backend(Backend::automatic, 4096, 80'000'000, why);
+  EXPECT_EQ(large, why == "1 thread" ? Backend::cpp : Backend::omp);
+  why.clear();
+  EXPECT_EQ(choose_backend(Backend::omp, 1, 1, why), Backend::omp);
+  EXPECT_EQ(why, "");
+  const auto system = scenes::random_system(1);
+  EXPECT_EQ(simulate_step(system, bulk(Backend::automatic)).engine,
+            "bulk cpp (too small for threads)");
+}
+
+TEST(Bulk, TheEnvironmentMayAskForAGpuOrForbidIt) {
+  const auto system = scenes::random_system(1);
+  const uint64_t hash = simulate_step(system, reference()).hash;
+  for (const char* device : {"cpu", "cuda", ""}) {
+    setenv("TRNSIM_DEVICE", device, 1);
+    const Timeline timeline = simulate_step(system, bulk(Backend::automatic));
+    unsetenv("TRNSIM_DEVICE");
+    EXPECT_EQ(timeline.hash, hash);
+    const bool on_gpu = std::string(device) == "cuda" && cuda_device_count() > 0;
+    EXPECT_EQ(timeline.engine.substr(0, 9), on_gpu ? "bulk cuda" : "bulk cpp ") << device;
+  }
+  setenv("TRNSIM_DEVICE", "gpu", 1);
+  EXPECT_THROW(simulate_step(system, bulk(Backend::automatic)), Error);
+  unsetenv("TRNSIM_DEVICE");
+}
+
 TEST(Bulk, CudaChangesNoDigit) {
   if (cuda_device_count() == 0) GTEST_SKIP() << "this machine has no GPU";
   for (uint64_t seed = 0; seed < 300; ++seed) {
     const auto system = scenes::random_system(seed);
     expect_same(simulate_step(system, bulk(Backend::cuda)), simulate_step(system, reference()),
+                seed);
+    const auto changes = scenes::throttled(*system, seed);
+    expect_same(simulate_step(changes, bulk(Backend::cuda)), simulate_step(changes, reference()),
                 seed);
   }
   const auto system = scenes::many_ranks(1, 1200);

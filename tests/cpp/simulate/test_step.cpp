@@ -45,6 +45,21 @@ TEST(Lane, AQueueRunsItsTasksInOrder) {
   EXPECT_EQ(timeline.makespan_ps, 15);
 }
 
+TEST(Lane, AChipsFactorIsReadAtATasksStart) {
+  ProgramBuilder builder;
+  const int32_t tensor = builder.queue(QueueKind::tensor, 0);
+  for (int i = 0; i < 4; ++i) builder.task(tensor, 10);
+  auto system = std::make_shared<fold::System>();
+  system->roles = {builder.build()};
+  scenes::add_rank(*system, 0);
+  // Begins in the middle of the first task, and again exactly where the third starts.
+  const auto changed = fold::with_factor_changes(*system, 0, {{5, 2 << 16}, {30, 1 << 15}});
+  EXPECT_EQ(simulate_step(changed, reference_options()).ends_ps, Times({10, 30, 35, 40}));
+  EXPECT_THROW(fold::with_factor_changes(*system, 0, {{5, 1}, {5, 2}}), Error);
+  EXPECT_THROW(fold::with_factor_changes(*system, 0, {{5, -1}}), Error);
+  EXPECT_THROW(fold::with_factor_changes(*system, 1, {}), Error);
+}
+
 TEST(Lane, ADependenceJoinsTwoQueues) {
   ProgramBuilder builder;
   const int32_t tensor = builder.queue(QueueKind::tensor, 0);
