@@ -381,6 +381,12 @@ void record_host_read(std::span<const at::Tensor> inputs, bool answered_by_polic
   if (answered_by_policy) ++all.workload.unknown_reads;
 }
 
+int64_t unknown_read_count() {
+  Recorder& all = recorder();
+  const std::lock_guard lock(all.mutex);
+  return all.workload.unknown_reads;
+}
+
 void record_event(int64_t event_id, int32_t stream) {
   record_simple(RecordKind::event_record, int32_t(event_id), -1, stream);
 }
@@ -469,17 +475,25 @@ int32_t add_group(const std::string& name, const workload::RankPattern& ranks) {
   return int32_t(all.groups.size()) - 1;
 }
 
+void name_group(int32_t group, const std::string& name) {
+  Recorder& all = recorder();
+  const std::lock_guard lock(all.mutex);
+  all.groups[size_t(group)].name = name;
+}
+
 void reset_groups() {
   Recorder& all = recorder();
   const std::lock_guard lock(all.mutex);
   all.groups.resize(1);
 }
 
-int64_t op_count() {
+int64_t work_count() {
   Recorder& all = recorder();
   const std::lock_guard lock(all.mutex);
-  const auto is_op = [](const Record& record) { return record.kind == RecordKind::op; };
-  return std::count_if(all.workload.records.begin(), all.workload.records.end(), is_op);
+  const auto is_work = [](const Record& record) {
+    return record.kind == RecordKind::op || record.kind == RecordKind::call;
+  };
+  return std::count_if(all.workload.records.begin(), all.workload.records.end(), is_work);
 }
 
 void set_parameter_count(int64_t count) {

@@ -77,8 +77,10 @@ void end_region();
 // Groups in creation order; 0 is the world, made by set_world.
 void set_world(int64_t rank, int64_t world_size, int64_t ranks_per_server);
 int32_t add_group(const std::string& name, const workload::RankPattern& ranks);
+void name_group(int32_t group, const std::string& name);
 void reset_groups();  // forgets every group but the world: no process group is alive
-int64_t op_count();   // ops recorded so far
+int64_t work_count();  // ops and calls recorded so far
+int64_t unknown_read_count();
 void set_parameter_count(int64_t count);  // elements of the parameters that optimizers hold
 void add_note(const std::string& note);  // something that capture had to guess
 

@@ -5,6 +5,8 @@
 
 #include <algorithm>
 
+#include "lower/order.h"
+
 namespace trnsim::lower {
 namespace {
 
@@ -24,9 +26,8 @@ class Planner {
         call_unit_(workload.calls.size(), -1) {}
 
   Plan run(const workload::Step& step, const std::vector<uint8_t>& outside) {
-    for (int64_t i = step.begin; i < step.end; ++i) {
-      if (!outside.empty() && outside[size_t(i - step.begin)]) continue;
-      add(i, workload_.records[size_t(i)]);
+    for (const int64_t index : issue_order(workload_, step, outside)) {
+      add(index, workload_.records[size_t(index)]);
     }
     mark_survivors(step);
     plan_.fused = options_.fuse;

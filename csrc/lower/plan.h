@@ -4,9 +4,9 @@
 // Plan: the records of one step as units in the order in which they are issued: fused groups of
 // ops, calls, waits of the host.
 //
-// Invariant: every value that a unit reads was produced by itself or by an earlier unit. An op
-// joins the unit of its latest producer, so all its other inputs come from that unit or from
-// earlier ones and no cycle can arise. A value is one version of one storage; in the order of
+// Records come in the order of order.h. Invariant: every value that a unit reads was produced by
+// itself or by an earlier unit. An op joins the unit of its latest producer, so all its other inputs
+// come from that unit or from earlier ones and no cycle can arise. A value is one version of one storage; in the order of
 // records the version that a reader sees is the last one written before it.
 //
 // Cost: O(records + uses).

@@ -58,6 +58,10 @@ std::vector<Change> possible_changes(const machine::Machine& machine, int64_t ch
     changes.push_back(
         {knob.text, machine::scaled(machine, knob.what, knob.is_free ? kFree : kTwice)});
   }
+  if (can("hbm") && can("dma")) {  // as wide as each other: neither helps alone
+    changes.push_back({"HBM and DMA engines twice as fast",
+                       machine::scaled(machine::scaled(machine, "hbm", kTwice), "dma", kTwice)});
+  }
   if (link_words.size() > 1) {
     machine::Machine all = machine;
     for (const std::string& what : link_words) all = machine::scaled(all, what, kTwice);

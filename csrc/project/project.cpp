@@ -3,9 +3,11 @@
 //
 // project_step: the table of contents of a projection.
 #include <algorithm>
+#include <cstdio>
 
 #include "project/rates.h"
 #include "project/shares.h"
+#include "project/step_shapes.h"
 #include "project/variants.h"
 
 namespace trnsim::project {
@@ -102,6 +104,12 @@ void add_guesses(const Case& of, const machine::Machine& machine, const lower::P
     add_guess(projection, {"step", "first step: optimizer state is created in it",
                            "later steps do not allocate and fill that state"});
   }
+  const int64_t optimizer_steps = most_optimizer_steps(workload, of.step);
+  if (optimizer_steps > 1) {
+    add_guess(projection,
+              {"step", std::to_string(optimizer_steps) + " steps of one optimizer are in it",
+               "no forward pass shows where one ends: mark the ends with torch.trn.step()"});
+  }
   if (!of.step.whole) {
     add_guess(projection, {"step", "no optimizer stepped: all that was recorded is one step",
                            "an inference, or a step that was not finished"});
@@ -139,6 +147,45 @@ void add_attribution(const Sweep& sweep, const Case& of, const ProjectOptions& o
   const Bottleneck bottleneck = find_bottleneck(program, attribution, timeline.makespan_ps);
   projection.bottleneck = bottleneck.name;
   projection.bottleneck_share = bottleneck.share;
+}
+
+std::string milliseconds(int64_t ps) {
+  char text[32];
+  std::snprintf(text, sizeof text, "%.4g ms", double(ps) * 1e-9);
+  return text;
+}
+
+// Whole steps that are not like the measured one, with their times; those that make an optimizer's
+// state are left out.
+void add_step_shapes(const Case& of, const machine::Machine& machine, Projection& projection) {
+  constexpr size_t kMostShapes = 8;
+  if (!of.step.whole) return;
+  std::vector<StepShape> shapes = step_shapes(*of.workload, of.step);
+  int64_t total = 0, not_slower = 0;
+  std::string text;
+  const auto add = [&](const StepShape& shape, int64_t step_ps) {
+    total += shape.count;
+    if (step_ps <= projection.step_ps) not_slower += shape.count;
+    text += (text.empty() ? "" : "; ") + milliseconds(step_ps) + " in " +
+            std::to_string(shape.count) +
+            (shape.has_measured ? " like it" : " (--step " + std::to_string(shape.index) + ")");
+  };
+  std::stable_partition(shapes.begin(), shapes.end(),
+                        [](const StepShape& shape) { return shape.has_measured; });
+  if (shapes.size() > kMostShapes) shapes.resize(kMostShapes);
+  for (const StepShape& shape : shapes) {
+    if (shape.has_measured) {
+      add(shape, projection.step_ps);
+    } else if (!shape.is_first) {
+      Case other = of;
+      other.step = shape.first;
+      add(shape, simulate_case(other, machine).timeline->makespan_ps);
+    }
+  }
+  if (text.find(';') == std::string::npos) return;
+  add_guess(projection, {"steps differ in shape", text,
+                         "the measured one is percentile " +
+                             std::to_string(100 * not_slower / total) + " by time"});
 }
 
 // The interval and the advice, as one batch of simulations.
@@ -187,6 +234,7 @@ Run project_step(std::shared_ptr<const workload::Workload> workload,
   Projection& projection = run.projection;
   add_identity(of, machine, simulated, projection);
   add_guesses(of, machine, *simulated.program, projection);
+  add_step_shapes(of, machine, projection);
   const Shares shares = share_step(*simulated.timeline, sweep);
   projection.breakdown = shares.breakdown;
   projection.engine_busy = shares.engine_busy;

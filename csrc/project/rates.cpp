@@ -71,6 +71,9 @@ void add_flops(const fold::System& system, const machine::Machine& machine,
     projection.mfu = double(flops) / available;
     projection.mfu_causal = double(causal) / available;
   }
+  if (!projection.mfu_causal) {
+    projection.guesses.push_back({"mfu_causal", "unknown", "as the MFU"});
+  }
 }
 
 std::optional<int64_t> data_parallel_degree(const workload::Workload& workload,

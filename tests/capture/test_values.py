@@ -127,3 +127,31 @@ def test_a_native_read_of_device_memory_stops_with_a_message():
     """)
     assert done.returncode != 0
     assert "trnsim: a native read of phantom memory in" in done.stderr
+
+
+@pytest.mark.parametrize("what", ["dropout", "attention", "lstm"])
+def test_ops_without_a_generator_draw_from_the_devices_and_leave_the_cpus(compute, what):
+    def draw():
+        ones = torch.ones(1, 2, 16, 16, device="trn")
+        if what == "dropout":
+            return torch.nn.functional.dropout(ones)
+        if what == "attention":
+            values = ones * torch.arange(16.0).to("trn")
+            return torch.nn.functional.scaled_dot_product_attention(
+                ones, ones, values, dropout_p=0.5
+            )
+        torch.manual_seed(1)
+        lstm = torch.nn.LSTM(16, 16, 2, dropout=0.5).to("trn")
+        torch.trn.set_rng_state(state)
+        return lstm(ones[0])[0]
+
+    torch.manual_seed(0)
+    state = torch.trn.get_rng_state()
+    first = draw()
+    torch.trn.set_rng_state(state)
+    cpu_state = torch.get_rng_state()
+    again = draw()
+    if what != "lstm":  # making its weights draws on the CPU
+        assert torch.equal(torch.get_rng_state(), cpu_state)
+        assert not torch.equal(draw().cpu(), first.cpu())
+    assert torch.equal(first.cpu(), again.cpu())

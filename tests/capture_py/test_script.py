@@ -175,6 +175,65 @@ def test_one_rank_is_a_job_of_one(script, capsys):
     assert result.workload.world_size == 1
 
 
+def test_collectives_alone_are_work_of_the_device(script):
+    path = script(
+        """
+        import torch, torch.distributed as dist
+        dist.init_process_group()
+        dist.all_reduce(torch.empty(1024, device="trn"))
+        """,
+        with_step=False,
+    )
+    assert run_script(path, world=World(0, 16)).exit_code == 0
+
+
+def test_a_compiled_model_runs_as_it_is_and_that_is_noted(script):
+    path = script(
+        """
+        model = torch.compile(model)
+
+        @torch.compile(mode="reduce-overhead", fullgraph=True)
+        def twice(x):
+            return 2 * x
+
+        twice(step()).item()
+        """
+    )
+    result = run_script(path)
+    assert result.exit_code == 0
+    assert [note for note in result.workload.notes if note.startswith("torch.compile")]
+    assert len(result.workload.notes) == 1
+
+
+def test_a_script_that_waits_for_an_unknown_value_is_told(script, capfd):
+    path = script(
+        """
+        big = torch.ones(1 << 15, device="trn").mul(2)
+        for _ in range(1500):
+            if big.sum() < 0.1:
+                break
+        """
+    )
+    assert run_script(path).exit_code == 0
+    told = [line for line in capfd.readouterr().err.splitlines() if line.startswith("trnsim: ")]
+    assert len(told) == 1 and "--mode compute" in told[0]
+
+
+def test_a_script_that_catches_everything_still_stops_after_its_step(script, capsys):
+    path = script(
+        """
+        for index in range(9):
+            try:
+                step()
+                print(index)
+            except BaseException:
+                pass
+        """
+    )
+    run_script(path, stop_after_step=2)
+    assert capsys.readouterr().out.split() == ["0", "1"]
+
+
 def test_a_script_without_a_process_group_uses_one_of_the_chips(script):
     result = run_script(script("step()\n"), world=World(0, 64, 64))
     assert result.workload.world_size == 1

@@ -168,3 +168,47 @@ def test_an_undistributed_script_uses_one_of_its_chips(tmp_path):
     done = trnsim("run", "--machine", "trn2-ultra", "--chips", "64", script)
     assert done.returncode == 0, done.stderr
     assert "1 of 64 chips used: the script is not distributed" in done.stdout
+
+
+VARIED = """
+    import torch
+    model = torch.nn.Linear(1024, 1024).to("trn")
+    optimizer = torch.optim.SGD(model.parameters(), lr=0.1)
+    for rows in {rows}:
+        batch = torch.ones(rows, 1024, device="trn")
+        model(batch).square().mean().backward()
+        optimizer.step()
+        optimizer.zero_grad()
+"""
+
+
+def guesses_of(tmp_path, text, *options):
+    done = trnsim("run", "--json", *options, write(tmp_path, text))
+    assert done.returncode == 0, done.stderr
+    return {guess["name"]: guess for guess in json.loads(done.stdout)["guesses"]}
+
+
+def test_steps_that_differ_in_shape_are_reported_with_a_percentile(tmp_path):
+    rows = [64, 8192, 64, 64, 64, 64]  # the batch of a step is made in the step before
+    guess = guesses_of(tmp_path, VARIED.format(rows=rows))["steps differ in shape"]
+    assert "in 1 like it" in guess["value"] and "in 3 (--step 2)" in guess["value"]
+    assert guess["effect"].endswith("percentile 100 by time")
+    fast = guesses_of(tmp_path, VARIED.format(rows=rows), "--step", "2")["steps differ in shape"]
+    assert "in 3 like it" in fast["value"] and fast["effect"].endswith("percentile 75 by time")
+
+
+def test_steps_of_one_shape_are_not_reported(tmp_path):
+    assert "steps differ in shape" not in guesses_of(tmp_path, VARIED.format(rows=[64] * 5))
+
+
+def test_steps_without_a_forward_are_counted_in_one(tmp_path):
+    text = """
+    import torch
+    weight = torch.ones(1024, 1024, device="trn", requires_grad=True)
+    optimizer = torch.optim.SGD([weight], lr=0.1)
+    for _ in range(3):
+        weight.grad = torch.ones_like(weight)
+        optimizer.step()
+    """
+    guess = guesses_of(tmp_path, text)["step"]
+    assert guess["value"] == "3 steps of one optimizer are in it"

@@ -34,6 +34,36 @@ def test_averages_and_extremes_of_equal_values_are_the_value(mode, op):
         assert tensor.tolist() == [3.0, -4.0]
 
 
+@pytest.mark.parametrize(
+    "dtype, values, expected",
+    [
+        (
+            torch.bfloat16,
+            [1.5, 3e38, float("inf")],
+            [6.0, torch.finfo(torch.bfloat16).max, float("inf")],
+        ),
+        (torch.float16, [1.5, 60000.0, float("inf")], [6.0, 65504.0, float("inf")]),
+        (torch.float8_e4m3fn, [1.5, 400.0, -400.0], [6.0, 448.0, -448.0]),
+        (torch.float8_e5m2, [1.5, 50000.0, float("inf")], [6.0, 57344.0, float("inf")]),
+    ],
+)
+def test_sums_of_narrow_floats_saturate(dtype, values, expected):
+    with job(4, "compute"):
+        tensor = torch.tensor(values).to(dtype).to("trn")
+        dist.all_reduce(tensor)
+        assert tensor.cpu().float().tolist() == expected
+
+
+def test_groups_keep_their_descriptions():
+    with job(64, "phantom") as held:
+        rows = dist.new_group(list(range(8)), group_desc="rows")
+        mesh = dist.init_device_mesh("trn", (8, 8), mesh_dim_names=("dp", "tp"))
+        for group in (rows, mesh["dp"].get_group(), mesh["tp"].get_group()):
+            dist.all_reduce(on_device([1.0]), group=group)
+    called = {held.workload.groups[call["group"]][0] for _, call in calls_of(held.workload)}
+    assert {"rows", "mesh_dp", "mesh_tp"} <= called
+
+
 def test_a_product_is_a_power(mode):
     with job(3, mode):
         tensor = on_device([2, -3], torch.int64)

@@ -174,8 +174,8 @@ class Hooks:
         if self._stepped:
             self._stepped = False
             self._steps += 1
-            if self._steps == self.stop_after_step:
-                raise StopCapture
+        if self.stop_after_step is not None and self._steps >= self.stop_after_step:
+            raise StopCapture  # again at each forward, where a script catches all exceptions
         _torch.record_marker(_FORWARD_BEGIN, samples)
 
     def _add_parameter(self, parameter: torch.Tensor) -> None:
@@ -259,6 +259,26 @@ class Hooks:
             return result
 
         return _maybe_opt_step
+
+
+# --- compilation -------------------------------------------------------------------------------
+
+
+def uncompiled(original: Callable[..., Any]) -> Callable[..., Any]:
+    """Replaces ``torch.compile``: what is given to it runs as it is, and the report says so."""
+    noted = False
+
+    @functools.wraps(original)
+    def compile(model: Any = None, **kwargs: Any) -> Any:
+        nonlocal noted
+        if not noted:
+            noted = True
+            _torch.add_note(
+                "torch.compile: its regions run as they are, and the machine's own rules fuse"
+            )
+        return original(model, **kwargs | {"disable": True})
+
+    return compile
 
 
 # --- recomputation ------------------------------------------------------------------------------

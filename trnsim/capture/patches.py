@@ -14,7 +14,7 @@ from collections.abc import Callable, Iterator
 from typing import Any, NamedTuple
 
 from trnsim.capture import launch, process_group
-from trnsim.capture.hooks import Hooks, recorded_frame, recorded_reentrant
+from trnsim.capture.hooks import Hooks, recorded_frame, recorded_reentrant, uncompiled
 
 
 class Patch(NamedTuple):
@@ -87,6 +87,12 @@ def during_capture(hooks: Hooks) -> tuple[Patch, ...]:
             "_CheckpointFrame.__init__",
             recorded_frame,
             "no hook says that a checkpointed function runs again",
+        ),
+        Patch(
+            "torch",
+            "compile",
+            uncompiled,
+            "torch's compilers write code for devices that they know",
         ),
         Patch("torch.multiprocessing", "spawn", launch.spawn_in_process, _LAUNCH),
         Patch("torch.multiprocessing.spawn", "spawn", launch.spawn_in_process, _LAUNCH),

@@ -178,13 +178,13 @@ def run_script(
     try:
         run.execute()
     finally:
-        ops = _torch.op_count()
-        seen = [] if ops else _devices_of_tensors(hooks)
+        work = _torch.work_count()
+        seen = [] if work else _devices_of_tensors(hooks)
         workload = stop_capture()
         if dist.is_initialized():
             dist.destroy_process_group()
         run.restore()
-    if run.exit_code == 0 and not ops:
+    if run.exit_code == 0 and not work:
         raise CaptureError(_no_op_ran(path_or_module, seen))
     return CaptureResult(workload, run.exit_code, run.exception, list(workload.notes))
 

@@ -2,6 +2,7 @@
 // SPDX-FileCopyrightText: The trnsim authors
 #include "capture/aten/kernel.h"
 
+#include <ATen/CPUGeneratorImpl.h>
 #include <ATen/core/LegacyTypeDispatch.h>
 #include <ATen/core/Tensor.h>
 #include <ATen/core/grad_mode.h>
@@ -26,6 +27,46 @@ struct OpScope {
   const char* outer = op_of_thread;
   explicit OpScope(const char* name) { op_of_thread = name; }
   ~OpScope() { op_of_thread = outer; }
+};
+
+// Inside, the CPU's default generator stands where the device's does: for ops that draw and take no
+// generator, as dropout. Afterwards the device's has moved on and the CPU's has not.
+class DefaultGeneratorScope {
+ public:
+  explicit DefaultGeneratorScope(at::Generator device)
+      : device_(std::move(device)),
+        default_(at::detail::getDefaultCPUGenerator()),
+        before_(state_of(default_)) {
+    give(default_, state_of(device_));
+  }
+  ~DefaultGeneratorScope() {
+    give(device_, state_of(default_));
+    give(default_, before_);
+  }
+  DefaultGeneratorScope(const DefaultGeneratorScope&) = delete;
+  DefaultGeneratorScope& operator=(const DefaultGeneratorScope&) = delete;
+
+ private:
+  struct State {
+    at::mt19937 engine;
+    std::optional<float> next_float;
+    std::optional<double> next_double;
+  };
+  static State state_of(at::Generator& generator) {
+    const std::lock_guard lock(generator.mutex());
+    auto* cpu = at::check_generator<at::CPUGeneratorImpl>(generator);
+    return {cpu->engine(), cpu->next_float_normal_sample(), cpu->next_double_normal_sample()};
+  }
+  static void give(at::Generator& generator, const State& state) {
+    const std::lock_guard lock(generator.mutex());
+    auto* cpu = at::check_generator<at::CPUGeneratorImpl>(generator);
+    cpu->set_engine(state.engine);
+    cpu->set_next_float_normal_sample(state.next_float);
+    cpu->set_next_double_normal_sample(state.next_double);
+  }
+
+  at::Generator device_, default_;
+  State before_;
 };
 
 // Without a Meta kernel, the shapes that the CPU kernel gives for ones are taken, up to this size.
@@ -194,7 +235,9 @@ void AtenKernel::run_on_host(Call& call) {
     call.host.push_back(block ? host_alias(tensor) : tensor);
     return call.host.back();
   };
+  bool takes_generator = false;
   const auto replace_generator = [&](const c10::IValue& value) -> c10::IValue {
+    takes_generator = true;
     const auto asked = value.toOptional<at::Generator>();
     if (!hook_functions().host_generator || !facts_.is_random) {
       return asked && asked->device().is_cpu() ? value : c10::IValue();
@@ -206,6 +249,10 @@ void AtenKernel::run_on_host(Call& call) {
                                          replace, replace_generator);
   const QuietScope quiet;
   const c10::impl::ExcludeDispatchKeyGuard no_autocast(c10::autocast_dispatch_keyset);
+  std::optional<DefaultGeneratorScope> draws_from_device;
+  if (facts_.is_random && !takes_generator && hook_functions().host_generator) {
+    draws_from_device.emplace(*hook_functions().host_generator({}, call.device.index()));
+  }
   call_kernel(call.op, special_.host, c10::DispatchKey::CPU, host);
   call.host_results = std::move(host);
   call.ran = true;

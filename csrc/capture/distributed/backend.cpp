@@ -68,6 +68,14 @@ c10::intrusive_ptr<c10d::Backend> UniformBackend::split(
   return child;
 }
 
+// torch describes a group ("mesh_dp") after it has made its backend.
+void UniformBackend::take_description() {
+  if (is_described_ || group_ == 0) return;
+  is_described_ = true;
+  const std::string& description = getGroupDesc();
+  if (!description.empty() && description != "undefined") name_group(group_, description);
+}
+
 UniformBackend::WorkPtr UniformBackend::issue(const Message& message, const Tensors& inputs,
                                               const Tensors& outputs, Tensors results) {
   ++sequence_;
@@ -80,6 +88,7 @@ UniformBackend::WorkPtr UniformBackend::issue(const Message& message, const Tens
             refused_device_hint_);
   std::vector<int32_t> calls;
   if (on_device) {
+    take_description();
     workload::Call call;
     call.kind = message.kind;
     call.group = group_;

@@ -99,6 +99,7 @@ class UniformBackend : public c10d::Backend {
   // Records one call and returns its handle; `results` is what the handle's future holds.
   WorkPtr issue(const Message& message, const Tensors& inputs, const Tensors& outputs,
                 Tensors results);
+  void take_description();
   void check_root(const char* operation, int64_t root) const;
   void check_count(const char* operation, const char* what, size_t count) const;
   WorkPtr reduce_slices(const Tensors& outputs, const Tensors& inputs, c10d::OpType op,
@@ -108,6 +109,7 @@ class UniformBackend : public c10d::Backend {
 
   std::string name_;
   int32_t group_;
+  bool is_described_ = false;
   workload::RankPattern ranks_;
   std::string refused_device_hint_;
   c10::intrusive_ptr<Options> options_;

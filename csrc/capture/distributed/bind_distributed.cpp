@@ -62,7 +62,7 @@ void bind_distributed(py::module_& module) {
   py::module_::import("torch.distributed");  // c10d's own classes must be bound before ours
   py::module_ distributed = module.def_submodule("distributed");
   bind_backend(distributed);
-  module.def("op_count", &op_count, "Ops recorded so far.");
+  module.def("work_count", &work_count, "Ops and collectives recorded so far.");
   module.def("set_parameter_count", &set_parameter_count, py::arg("count"),
              "Elements of the parameters that optimizers hold.");
   module.def("reset_groups", &reset_groups, "Forgets every group but the world.");

@@ -3,6 +3,7 @@
 #include "capture/distributed/values.h"
 
 #include <ATen/ATen.h>
+#include <ATen/Dispatch_v2.h>
 
 #include <limits>
 
@@ -13,7 +14,25 @@ namespace {
 
 using c10d::ReduceOp;
 
-// value * factor, where what overflows becomes the largest finite value.
+// Of a float of 16 or 8 bits.
+double largest_finite(at::ScalarType type) {
+  double largest = 0;
+  AT_DISPATCH_V2(type, "limits", AT_WRAP([&] {
+                   largest = static_cast<double>(std::numeric_limits<scalar_t>::max());
+                 }),
+                 at::kHalf, at::kBFloat16, AT_EXPAND(AT_FLOAT8_TYPES));
+  return largest;
+}
+
+// Narrow floats take their values from float32, where what overflows becomes the largest finite
+// value and what was infinite stays so.
+void take_narrowed(at::Tensor& value, const at::Tensor& before, const at::Tensor& wide) {
+  const double largest = largest_finite(value.scalar_type());
+  value.copy_(at::where(before.isinf(), wide, wide.clamp(-largest, largest)));
+}
+
+// value * factor, where what overflows an integer or a float of 16 bits becomes the largest finite
+// value.
 void multiply_saturating(at::Tensor& value, int64_t factor) {
   if (factor == 1) return;
   if (c10::isIntegralType(value.scalar_type(), false)) {
@@ -24,11 +43,9 @@ void multiply_saturating(at::Tensor& value, int64_t factor) {
     });
     const at::Tensor above = value.gt(high / factor), below = value.lt(low / factor);
     value.mul_(factor).masked_fill_(above, high).masked_fill_(below, low);
-  } else if (value.scalar_type() == at::kHalf) {
-    constexpr double kLargest = 65504;
+  } else if (value.scalar_type() == at::kHalf || value.scalar_type() == at::kBFloat16) {
     const at::Tensor wide = value.to(at::kFloat);
-    const at::Tensor scaled = wide.mul(static_cast<double>(factor)).clamp_(-kLargest, kLargest);
-    value.copy_(at::where(wide.isinf(), wide, scaled));
+    take_narrowed(value, wide, wide.mul(static_cast<double>(factor)));
   } else {
     value.mul_(static_cast<double>(factor));
   }
@@ -86,9 +103,14 @@ at::Tensor apart(const at::Tensor& source, const at::Tensor& target) {
   return source.is_alias_of(target) ? source.clone() : source;
 }
 
-// Complex sums are sums of the parts; float8 has no arithmetic on the CPU and keeps its values.
-bool has_arithmetic(const at::Tensor& tensor) {
-  return !c10::isFloat8Type(tensor.scalar_type());
+// Complex sums are sums of the parts; float8, which has no arithmetic on the CPU, goes through
+// float32.
+void reduce_any(at::Tensor& value, const ReduceOp& op, int64_t ranks) {
+  if (!c10::isFloat8Type(value.scalar_type())) return reduce_values(value, op, ranks);
+  const at::Tensor before = value.to(at::kFloat);
+  at::Tensor wide = before.clone();
+  reduce_values(wide, op, ranks);
+  take_narrowed(value, before, wide);
 }
 
 }  // namespace
@@ -96,7 +118,7 @@ bool has_arithmetic(const at::Tensor& tensor) {
 void reduce_in_place(const at::Tensor& tensor, const ReduceOp& op, int64_t ranks) {
   const at::AutoDispatchBelowADInplaceOrView guard;
   std::optional<at::Tensor> values = host_values(tensor);
-  if (values && has_arithmetic(*values)) reduce_values(*values, op, ranks);
+  if (values) reduce_any(*values, op, ranks);
 }
 
 void fill_with(const at::Tensor& output, const at::Tensor& input) {
@@ -137,7 +159,7 @@ void reduce_slice(const at::Tensor& output, const at::Tensor& input, int64_t ind
   const int64_t length = source->numel() / count;
   const at::Tensor slice = source->reshape({-1}).narrow(0, index * length, length);
   target->copy_(apart(slice, *target).view(target->sizes()));
-  if (has_arithmetic(*target)) reduce_values(*target, op, ranks);
+  reduce_any(*target, op, ranks);
 }
 
 void fill_from_elsewhere(const at::Tensor& output) {

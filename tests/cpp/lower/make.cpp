@@ -121,10 +121,16 @@ int32_t Script::storage(const std::string& name, int64_t bytes) {
   return found->second;
 }
 
+Script& Script::stream(int32_t stream) {
+  stream_ = stream;
+  return *this;
+}
+
 workload::Record& Script::add(RecordKind kind) {
   workload::Record record;
   record.kind = kind;
   record.phase = phase_;
+  record.stream = stream_;
   record.uses_begin = int64_t(workload.uses.size());
   workload.records.push_back(record);
   return workload.records.back();
