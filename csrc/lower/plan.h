@@ -5,9 +5,10 @@
 // ops, calls, waits of the host.
 //
 // Records come in the order of order.h. Invariant: every value that a unit reads was produced by
-// itself or by an earlier unit. An op joins the unit of its latest producer, so all its other inputs
-// come from that unit or from earlier ones and no cycle can arise. A value is one version of one storage; in the order of
-// records the version that a reader sees is the last one written before it.
+// itself or by an earlier unit. An op joins the unit of its latest producer, so all its other
+// inputs come from that unit or from earlier ones and no cycle can arise. A value is one version of
+// one storage; in the order of records the version that a reader sees is the last one written
+// before it.
 //
 // Cost: O(records + uses).
 #pragma once

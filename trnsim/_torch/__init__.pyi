@@ -7,7 +7,7 @@ import torch
 import typing
 import typing_extensions
 from . import distributed
-__all__: list[str] = ['add_note', 'begin_region', 'capacity_bytes', 'cpu_generator_for', 'current_device', 'default_generator', 'default_stream', 'device_count', 'distributed', 'end_region', 'has_event_clock', 'install_fault_handler', 'is_known', 'is_pinned_address', 'is_recording', 'live_block_count', 'mark_step', 'memory_snapshot', 'memory_stats', 'mode', 'op_count', 'out_of_memory_count', 'pop_module', 'pop_optimizer', 'pop_recomputation', 'push_module', 'push_optimizer', 'push_recomputation', 'record_marker', 'release_cached_memory', 'reset_groups', 'reset_memory_peaks', 'set_capacity_bytes', 'set_current_device', 'set_device_count', 'set_event_clock', 'set_host_clock_warning', 'set_mode', 'set_only_report_out_of_memory', 'set_parameter_count', 'set_storage_kind', 'set_world', 'snapshot_recording', 'start_memory_history', 'start_recording', 'stop_memory_history', 'stop_recording', 'stream_priority', 'stream_priority_range']
+__all__: list[str] = ['add_note', 'begin_region', 'capacity_bytes', 'cpu_generator_for', 'current_device', 'default_generator', 'default_stream', 'device_count', 'distributed', 'end_region', 'has_event_clock', 'install_fault_handler', 'is_known', 'is_pinned_address', 'is_recording', 'live_block_count', 'mark_step', 'memory_snapshot', 'memory_stats', 'mode', 'out_of_memory_count', 'pop_module', 'pop_optimizer', 'pop_recomputation', 'push_module', 'push_optimizer', 'push_recomputation', 'record_marker', 'release_cached_memory', 'reset_groups', 'reset_memory_peaks', 'set_capacity_bytes', 'set_current_device', 'set_device_count', 'set_event_clock', 'set_host_clock_warning', 'set_mode', 'set_only_report_out_of_memory', 'set_parameter_count', 'set_storage_kind', 'set_world', 'snapshot_recording', 'start_memory_history', 'start_recording', 'stop_memory_history', 'stop_recording', 'stream_priority', 'stream_priority_range', 'work_count']
 def add_note(arg0: str) -> None:
     ...
 def begin_region(arg0: str) -> int:
@@ -56,10 +56,6 @@ def memory_stats(arg0: typing.SupportsInt | typing.SupportsIndex) -> dict:
     ...
 def mode() -> str:
     ...
-def op_count() -> int:
-    """
-    Ops recorded so far.
-    """
 def out_of_memory_count() -> int:
     ...
 def pop_module() -> None:
@@ -123,4 +119,8 @@ def stream_priority(stream_id: typing.SupportsInt | typing.SupportsIndex) -> int
 def stream_priority_range() -> tuple[int, int]:
     """
     (least, greatest): lower is more urgent
+    """
+def work_count() -> int:
+    """
+    Ops and collectives recorded so far.
     """
