@@ -37,7 +37,8 @@ void bind_types(py::module_& module) {
       .def_readonly("name", &Machine::name)
       .def_readonly("description", &Machine::description)
       .def_readonly("figures", &Machine::figures)
-      .def_readonly("max_chips", &Machine::max_chips)
+      .def_property_readonly("max_chips", &machine::max_chips)
+      .def_property_readonly("pod_chips", &machine::pod_chips)
       .def_property_readonly("server_chips", [](const Machine& m) { return m.server.chips; })
       .def_property_readonly("chip_name", [](const Machine& m) { return m.chip.name; })
       .def_property_readonly(
@@ -61,31 +62,64 @@ void bind_types(py::module_& module) {
       .def(py::self == py::self)
       .def("__hash__", [](const Machine& m) { return py::hash(py::int_(m.hash)); })
       .def("__repr__", [](const Machine& m) {
-        return "Machine('" + m.name + "', " + std::to_string(m.max_chips) +
+        return "Machine('" + m.name + "', " + std::to_string(machine::max_chips(m)) +
                " chips at most, hash " + hex16(m.hash) + ")";
       });
 }
 
+int32_t in_range(int64_t index, int64_t count, const char* what) {
+  if (index < 0 || index >= count) {
+    throw py::index_error(std::string(what) + " " + std::to_string(index) + " is not in use");
+  }
+  return int32_t(index);
+}
+
+std::vector<Link> all_links(const Topology& topology) {
+  std::vector<Link> links;
+  for (int32_t id = 0; id < topology.link_count(); ++id) links.push_back(topology.link(id));
+  return links;
+}
+
 void bind_topology(py::module_& module) {
   py::class_<Link>(module, "Link")
-      .def_readonly("from_chip", &Link::from_chip)
-      .def_readonly("to_chip", &Link::to_chip)
-      .def_readonly("axis", &Link::axis)
+      .def_readonly("from_node", &Link::from_node)
+      .def_readonly("to_node", &Link::to_node)
+      .def_property_readonly("tier", [](const Link& link) { return machine::tier_name(link.tier); })
       .def_readonly("rate", &Link::rate)
-      .def_readonly("name", &Link::name);
+      .def_readonly("healthy_rate", &Link::healthy_rate);
   py::class_<Topology>(module, "Topology")
       .def_property_readonly("chip_count", &Topology::chip_count)
-      .def_property_readonly("links", &Topology::links)
+      .def_property_readonly("pod_count", &Topology::pod_count)
+      .def_property_readonly("pod_chips", &Topology::pod_chips)
+      .def_property_readonly("link_count", &Topology::link_count)
+      .def_property_readonly("links", &all_links)
+      .def_property_readonly("can_multicast", &Topology::can_multicast)
+      .def_property_readonly("tiers",
+                             [](const Topology& topology) {
+                               std::vector<std::string> names;
+                               for (const machine::Tier tier : topology.tiers()) {
+                                 names.push_back(machine::tier_name(tier));
+                               }
+                               return names;
+                             })
+      .def(
+          "link",
+          [](const Topology& topology, int64_t id) {
+            return topology.link(in_range(id, topology.link_count(), "link"));
+          },
+          py::arg("id"))
+      .def(
+          "link_name",
+          [](const Topology& topology, int64_t id) {
+            return topology.link_name(in_range(id, topology.link_count(), "link"));
+          },
+          py::arg("id"))
       .def(
           "route",
-          [](const Topology& topology, int32_t from_chip, int32_t to_chip) {
-            for (const int32_t chip : {from_chip, to_chip}) {
-              if (chip < 0 || chip >= topology.chip_count()) {
-                throw py::index_error("chip " + std::to_string(chip) + " is not in use");
-              }
-            }
+          [](const Topology& topology, int64_t from_chip, int64_t to_chip) {
             std::vector<int32_t> links;
-            topology.route(from_chip, to_chip, links);
+            topology.route(in_range(from_chip, topology.chip_count(), "chip"),
+                           in_range(to_chip, topology.chip_count(), "chip"), links);
             return links;
           },
           py::arg("from_chip"), py::arg("to_chip"));
@@ -104,7 +138,17 @@ void bind_machine(py::module_& module) {
   bind_topology(module);
   module.def("make_machine", &machine::make_machine, py::arg("name"), py::arg("description"),
              py::arg("figures"));
-  module.def("make_topology", &machine::make_topology, py::arg("machine"), py::arg("chips"));
+  module.def(
+      "make_topology",
+      [](const Machine& machine, int64_t chips,
+         const std::vector<std::pair<std::string, std::string>>& faults, uint64_t seed) {
+        machine::Conditions conditions{{}, seed};
+        for (const auto& [where, factor] : faults) {
+          conditions.faults.push_back({where, Rational::parse(factor)});
+        }
+        return machine::make_topology(machine, chips, conditions);
+      },
+      py::arg("machine"), py::arg("chips"), py::arg("faults") = py::list(), py::arg("seed") = 0);
   module.def("make_placement", &machine::make_placement, py::arg("machine"), py::arg("chips"),
              py::arg("ranks"), py::arg("ranks_per_chip"));
 }

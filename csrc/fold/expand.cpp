@@ -15,7 +15,7 @@ using lower::Pattern;
 class Tracer {
  public:
   explicit Tracer(const Geometry& geometry)
-      : geometry_(geometry), counts_(geometry.topology.links().size(), 0) {}
+      : geometry_(geometry), counts_(size_t(geometry.topology.link_count()), 0) {}
 
   int32_t chip_of(int32_t rank) const { return int32_t(geometry_.placement.chip_of(rank)); }
 
@@ -56,21 +56,25 @@ std::vector<int32_t> chips_of(const std::vector<int32_t>& members, const Tracer&
   return chips;
 }
 
-std::array<int64_t, 3> coordinates(int64_t chip, const std::array<int64_t, 3>& extents) {
-  return {chip % extents[0], chip / extents[0] % extents[1], chip / extents[0] / extents[1]};
+// X, Y and Z in the pod, and the pod.
+std::array<int64_t, 4> coordinates(int32_t chip, const Geometry& geometry) {
+  const int64_t at = geometry.topology.position_in_pod(chip);
+  const auto& extents = geometry.extents;
+  return {at % extents[0], at / extents[0] % extents[1], at / extents[0] / extents[1],
+          geometry.topology.pod_of(chip)};
 }
 
-// Members on chips that differ only on `axis`, each chip's k-th member, form a ring in the order of
-// that coordinate.
+// Members on chips of one pod that differ only on `axis`, each chip's k-th member, form a ring in
+// the order of that coordinate.
 void trace_axis_rings(int8_t axis, const std::vector<int32_t>& members, const Geometry& geometry,
                       Tracer& tracer) {
   TRN_ASSERT(axis >= 0 && axis < 3, "an axis ring runs along X, Y or Z");
   std::map<int32_t, int64_t> members_of_chip;
   for (const int32_t member : members) ++members_of_chip[tracer.chip_of(member)];
-  using Ring = std::pair<std::array<int64_t, 3>, int64_t>;  // coordinates but one, k
+  using Ring = std::pair<std::array<int64_t, 4>, int64_t>;  // coordinates but one, k
   std::map<Ring, std::vector<int32_t>> rings;
   for (const auto& [chip, count] : members_of_chip) {  // chips ascend, and so does the coordinate
-    auto at = coordinates(chip, geometry.extents);
+    auto at = coordinates(chip, geometry);
     at[size_t(axis)] = 0;
     for (int64_t k = 0; k < count; ++k) rings[{at, k}].push_back(chip);
   }
@@ -97,7 +101,9 @@ void trace_spread(uint8_t axes_mask, const std::vector<int32_t>& chips, const Ge
   for (const int32_t chip : chips) {
     for (int8_t axis = 0; axis < 8; ++axis) {
       if (((axes_mask >> axis) & 1) == 0) continue;
-      for (const int32_t link : geometry.topology.links_from(chip, axis)) tracer.load(link);
+      for (const int32_t link : geometry.topology.links_from(chip, machine::Tier(axis))) {
+        tracer.load(link);
+      }
     }
   }
 }
@@ -160,7 +166,7 @@ Variable weigh_phase(const lower::PhaseTemplate& phase, const Footprint& footpri
   if (phase.bytes == 0 || footprint.sends.empty()) return variable;
   int64_t critical_count = 0, critical_rate = 1;
   for (const auto& [link, count] : footprint.sends) {
-    const int64_t rate = links[size_t(link)].rate;
+    const int64_t rate = links[size_t(link)].healthy_rate;
     const int128 left = int128(count) * critical_rate, right = int128(critical_count) * rate;
     if (left > right || (left == right && count < critical_count)) {
       critical_count = count;

@@ -26,7 +26,7 @@ struct Footprint {
 struct Geometry {
   const machine::Topology& topology;
   const machine::Placement& placement;
-  std::array<int64_t, 3> extents;  // of the used torus
+  std::array<int64_t, 3> extents;  // of the used torus, in one pod
 };
 
 // `root`: index in members of the root, for one_to_all and all_to_one.

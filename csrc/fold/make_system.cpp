@@ -49,8 +49,10 @@ class Maker {
   Maker(const std::shared_ptr<const Program>& program, const Geometry& geometry, int64_t ranks)
       : program_(*program), geometry_(geometry) {
     system_.roles = {program};
-    for (const machine::Link& link : geometry.topology.links()) {
-      system_.links.push_back({link.name, link.rate, link.axis});
+    for (int32_t id = 0; id < geometry.topology.link_count(); ++id) {
+      const machine::Link link = geometry.topology.link(id);
+      system_.links.push_back(
+          {geometry.topology.link_name(id), link.rate, int8_t(link.tier), {}, link.healthy_rate});
     }
     for (int64_t rank = 0; rank < ranks; ++rank) {
       Rank& at = system_.ranks.emplace_back();

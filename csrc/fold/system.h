@@ -75,8 +75,9 @@ struct RateChange {
 struct LinkInfo {
   std::string name;
   int64_t rate = 0;  // 1/1024 B/s, at the start; the solver's capacity is rate * 2^16
-  int8_t axis = 0;
+  int8_t axis = 0;   // machine::Tier
   std::vector<RateChange> changes = {};  // ascending in time
+  int64_t healthy_rate = 0;              // without faults: what weights are normalised on
 };
 
 struct System {

@@ -131,6 +131,15 @@ std::vector<PhaseTemplate> scatter_planes(const Neuron& neuron, const GroupShape
   return phases;
 }
 
+// `phase.steps` steps one after the other, of which `between_pods` leave their pod and take as long
+// as the fabric's file says, hops included.
+void set_latency(PhaseTemplate& phase, int64_t step_ps, int64_t between_pods,
+                 const Machine& machine) {
+  phase.step_ps = step_ps;
+  phase.hop_ps = between_pods > 0 ? 0 : machine.hop_ps;
+  phase.fixed_ps += between_pods * std::max<int64_t>(0, machine.fabric.step_ps - step_ps);
+}
+
 PhaseTemplate plain_ring(int64_t bytes, const GroupShape& shape, const Machine& machine) {
   const machine::Collectives& library = machine.chip.collectives;
   const bool torus = machine.scale_up == machine::ScaleUp::torus;
@@ -139,8 +148,8 @@ PhaseTemplate plain_ring(int64_t bytes, const GroupShape& shape, const Machine& 
   phase.bytes = share(bytes, shape.members - 1, int128(torus ? 2 : 1) * shape.members,
                       library.link_efficiency);
   phase.steps = shape.members - 1;
-  phase.step_ps = library.ring_step_ps;
-  phase.hop_ps = machine.hop_ps;
+  // What a member sends goes round all hops of the ring but one.
+  set_latency(phase, library.ring_step_ps, std::min(shape.pod_crossings, phase.steps), machine);
   return phase;
 }
 
@@ -149,13 +158,13 @@ int64_t direct_step_ps(const machine::Collectives& library) {
   return library.mesh_step_ps > 0 ? library.mesh_step_ps : library.ring_step_ps;
 }
 
-PhaseTemplate direct(Pattern pattern, int64_t bytes, int64_t steps, const Machine& machine) {
+PhaseTemplate direct(Pattern pattern, int64_t bytes, int64_t steps, const GroupShape& shape,
+                     const Machine& machine) {
   PhaseTemplate phase;
   phase.pattern = pattern;
   phase.bytes = share(bytes, 1, 1, machine.chip.collectives.link_efficiency);
   phase.steps = steps;
-  phase.step_ps = direct_step_ps(machine.chip.collectives);
-  phase.hop_ps = machine.hop_ps;
+  set_latency(phase, direct_step_ps(machine.chip.collectives), shape.pods > 1 ? steps : 0, machine);
   return phase;
 }
 
@@ -171,7 +180,7 @@ std::vector<PhaseTemplate> inside_chip(const GroupShape& shape, int64_t bytes,
 }
 
 std::vector<std::string> candidates(const GroupShape& shape, const Machine& machine) {
-  if (machine.scale_up != machine::ScaleUp::torus) return {"ring"};
+  if (machine.scale_up != machine::ScaleUp::torus || shape.pods > 1) return {"ring"};
   if (shape.chips == 1) return {"direct"};
   if (shape.whole_servers && shape.logical_per_chip > 1) {
     if (shape.extent[2] > 1) return {"hierarchical", "axis_rings", "ring"};
@@ -263,7 +272,8 @@ namespace {
 
 // Rate of the slowest link that a pattern uses, for the closed form.
 Rational link_rate(const PhaseTemplate& phase, const Machine& machine) {
-  if (machine.scale_up != machine::ScaleUp::torus) return machine.switch_port_Bps;
+  if (machine.scale_up == machine::ScaleUp::one_switch) return machine.switch_port_Bps;
+  if (machine.scale_up == machine::ScaleUp::hypercube) return machine.hypercube_Bps;
   if (phase.pattern == Pattern::axis_ring) return machine.torus_axis_Bps[size_t(phase.axis)];
   Rational slowest{0, 1};
   for (size_t axis = 0; axis < 3; ++axis) {
@@ -314,13 +324,23 @@ GroupShape shape_of(const workload::RankPattern& ranks, const Machine& machine,
   for (const auto& [chip, count] : on_chip) {
     if (count != shape.members_per_chip) shape.members_per_chip = 0;
   }
-  if (machine.scale_up != machine::ScaleUp::torus) return shape;
+  const int64_t pod = machine::pod_chips(machine);
+  std::set<int64_t> pods;
+  int64_t before = placement.chip_of(ranks.rank_at(shape.members - 1)) / pod;
+  for (int64_t i = 0; i < shape.members; ++i) {
+    const int64_t at = placement.chip_of(ranks.rank_at(i)) / pod;
+    shape.pod_crossings += at != before;
+    pods.insert(before = at);
+  }
+  shape.pods = int64_t(pods.size());
+  if (machine.scale_up != machine::ScaleUp::torus || shape.pods > 1) return shape;
   const auto torus = machine::used_torus(machine, placement.chips);
   std::array<std::set<int64_t>, 3> seen;
   for (const auto& [chip, count] : on_chip) {
-    seen[0].insert(chip % torus[0]);
-    seen[1].insert(chip / torus[0] % torus[1]);
-    seen[2].insert(chip / (torus[0] * torus[1]));
+    const int64_t at = chip % pod;
+    seen[0].insert(at % torus[0]);
+    seen[1].insert(at / torus[0] % torus[1]);
+    seen[2].insert(at / (torus[0] * torus[1]));
   }
   for (size_t axis = 0; axis < 3; ++axis) shape.extent[axis] = int64_t(seen[axis].size());
   shape.is_box = shape.extent[0] * shape.extent[1] * shape.extent[2] == shape.chips;
@@ -372,21 +392,21 @@ CallTemplate make_call(const workload::Call& call, const workload::Group& group,
       take(rooted(shape, call.bytes, machine));
       break;
     case CallKind::gather:
-      take({"direct", {direct(Pattern::all_to_one, each, 1, machine)}});
+      take({"direct", {direct(Pattern::all_to_one, each, 1, shape, machine)}});
       break;
     case CallKind::scatter:
-      take({"direct", {direct(Pattern::one_to_all, each, 1, machine)}});
+      take({"direct", {direct(Pattern::one_to_all, each, 1, shape, machine)}});
       break;
     case CallKind::all_to_all:
       if (inside) {
         take({"direct", inside_chip(shape, call.bytes, machine)});
       } else {
-        take({"pairwise", {direct(Pattern::pairwise, each, 2, machine)}});
+        take({"pairwise", {direct(Pattern::pairwise, each, 2, shape, machine)}});
       }
       break;
     case CallKind::send:
     case CallKind::recv:
-      take({"direct", {direct(Pattern::message, call.bytes, 1, machine)}});
+      take({"direct", {direct(Pattern::message, call.bytes, 1, shape, machine)}});
       break;
   }
   if (!made.phases.empty()) made.phases.front().fixed_ps += machine.chip.collectives.base_ps;

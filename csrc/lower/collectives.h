@@ -9,7 +9,8 @@
 // in the plane, all-reduce along Z, all-gather in the plane. With one rank a chip of such a group,
 // rings along the two Hamiltonian cycles of each plane ("plane_ring"). Groups that form a box
 // (rows, columns) take a ring on each axis ("axis_rings"); any other, and every group of a switch,
-// a plain "ring". all_reduce = reduce_scatter + all_gather, always.
+// a plain "ring". So far every group of several pods takes a "ring" too. all_reduce =
+// reduce_scatter + all_gather, always.
 //
 // Bytes follow chips, not ranks: ranks of one chip share what arrives there.
 #pragma once
@@ -22,6 +23,8 @@ namespace trnsim::lower {
 struct GroupShape {
   int64_t members = 0;
   int64_t chips = 0;                       // distinct ones
+  int64_t pods = 1;                        // that they are in; beyond one, no box is looked for
+  int64_t pod_crossings = 0;               // neighbours in group order, round, in different pods
   int64_t members_per_chip = 1;            // 0 when chips differ
   std::array<int64_t, 3> extent{1, 1, 1};  // of the box on the torus, when it is one
   bool is_box = false;
@@ -37,7 +40,8 @@ CallTemplate make_call(const workload::Call& call, const workload::Group& group,
                        const machine::Machine& machine, const machine::Placement& placement,
                        const std::string& forced);
 
-// Time of the call when nothing else uses its links, by the closed form of its phases.
+// Time of the call when nothing else uses its links, by the closed form of its phases; of a group
+// inside one pod.
 int64_t alone_ps(const CallTemplate& call, const machine::Machine& machine);
 
 }  // namespace trnsim::lower

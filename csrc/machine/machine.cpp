@@ -183,49 +183,6 @@ void read_chip(Reader& reader, Chip& chip) {
   }
 }
 
-void read_torus(Reader& reader, Machine& machine) {
-  machine.max_chips = 1;
-  for (size_t axis = 0; axis < 3; ++axis) {
-    const std::string letter(1, "xyz"[axis]);
-    int64_t& extent = machine.torus[axis];
-    extent = reader.whole("scale_up.chips_" + letter, number);
-    if (extent > 1'000'000) {
-      reader.fail("scale_up.chips_" + letter, "is too many", "write at most 1000000");
-    }
-    machine.max_chips *= std::max<int64_t>(extent, 1);
-    if (machine.max_chips > 1'000'000) {
-      reader.fail("scale_up.chips_" + letter, "makes a torus of more than 1000000 chips",
-                  "write fewer chips");
-    }
-    const std::string key = "scale_up.bandwidth_" + letter;
-    if (extent > 1 || reader.has(key))
-      machine.torus_axis_Bps[axis] = reader.rational(key, bandwidth);
-  }
-  if (machine.server.chips > 0 && machine.max_chips % machine.server.chips != 0) {
-    reader.fail("server.chips",
-                "does not divide the torus of " + std::to_string(machine.max_chips) + " chips",
-                "change it, or scale_up.chips_x, _y, _z");
-  }
-}
-
-void read_scale_up(Reader& reader, Machine& machine) {
-  const std::string kind = reader.deciding_word("scale_up.kind", {"torus", "switch"});
-  machine.server.chips = reader.whole("server.chips", number);
-  machine.server.host_link_Bps = reader.rational("server.host_link_bandwidth", bandwidth);
-  machine.hop_ps = reader.time_ps("scale_up.hop_latency");
-  if (kind == "torus") {
-    machine.scale_up = ScaleUp::torus;
-    read_torus(reader, machine);
-    return;
-  }
-  machine.scale_up = ScaleUp::one_switch;
-  machine.switch_port_Bps = reader.rational("scale_up.port_bandwidth", bandwidth);
-  machine.max_chips = machine.server.chips;
-  if (machine.max_chips > 1'000'000) {
-    reader.fail("server.chips", "is too many", "write at most 1000000");
-  }
-}
-
 void read_price_and_power(Reader& reader, Machine& machine) {
   const auto read = [&](const char* key, Dimension dimension) {
     return reader.has(key) ? reader.rational(key, dimension, Range::not_negative) : Rational{};
@@ -282,7 +239,7 @@ Machine make_machine(const std::string& name, const std::string& description,
   machine.figures = figures;
   Reader reader(name, machine.figures);
   read_chip(reader, machine.chip);
-  read_scale_up(reader, machine);
+  read_network(reader, machine);
   read_price_and_power(reader, machine);
   reader.finish();
   machine.hash = hash_of(machine);

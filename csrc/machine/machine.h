@@ -117,11 +117,30 @@ struct Chip {
   std::vector<int64_t> ranks_per_chip_allowed;  // ascending, {1, 4, 8}; the first is the default
 };
 
-enum class ScaleUp : uint8_t { torus, one_switch };
+// The network inside a pod.
+enum class ScaleUp : uint8_t { torus, one_switch, hypercube };
 
 struct Server {
   int64_t chips = 0;       // chips of one server
   Rational host_link_Bps;  // between the host's memory and one chip, one direction
+};
+
+// The network between pods: a Clos of two tiers of switches (leaf, spine) or three (ToR below
+// them). A chip has its share of the server's NICs as one port in each direction.
+struct SwitchTier {
+  int64_t down_ports = 0, up_ports = 0;  // of one switch; down/up is its oversubscription
+  bool is_blocking = true;               // false: its links upward never fill, and are no links
+};
+struct Fabric {
+  int64_t pods = 0;     // that it joins; 0 = the machine has no fabric
+  Rational nic_Bps;     // one chip, one direction
+  Rational port_Bps;    // one link between switches, one direction
+  int64_t rails = 1;    // edge switches that the chips of one server spread over
+  bool has_tor = true;  // three tiers; otherwise the leaf is the edge and `tor` is not used
+  SwitchTier tor, leaf;
+  int64_t spine_ports = 0;
+  bool is_hashed = false;  // ECMP by hash; otherwise D-mod-K
+  int64_t step_ps = 0;     // latency of one step or message between pods, hops included
 };
 
 struct Machine {
@@ -133,12 +152,15 @@ struct Machine {
   std::array<int64_t, 3> torus{1, 1, 1};     // chips per axis X, Y, Z
   std::array<Rational, 3> torus_axis_Bps{};  // one link, one direction
   Rational switch_port_Bps;                  // one chip, one direction
+  bool switch_multicasts = false;            // and reduces: a byte goes up and down once a member
+  int64_t hypercube_axes = 0;                // 2^axes chips
+  Rational hypercube_Bps;                    // one link, one direction
   int64_t hop_ps = 0;                        // of one hop; lower says which phases add it
-  Rational price_per_chip_hour_usd;          // 0 = unknown
-  Rational power_per_chip_W;                 // all-in (the server's share with it); 0 = unknown
-  Rational power_package_W;                  // of the chip alone; 0 = unknown
-  int64_t max_chips = 0;                     // of one pod: beyond needs a fabric
-  uint64_t hash = 0;                         // of every figure's key, value and unit, in any order
+  Fabric fabric;
+  Rational price_per_chip_hour_usd;  // 0 = unknown
+  Rational power_per_chip_W;         // all-in (the server's share with it); 0 = unknown
+  Rational power_package_W;          // of the chip alone; 0 = unknown
+  uint64_t hash = 0;                 // of every figure's key, value and unit, in any order
 
   const Figure* figure(const std::string& key) const;  // or null
 };
@@ -151,8 +173,9 @@ Machine make_machine(const std::string& name, const std::string& description,
 // {confidence guessed, source "--set"}. Throws MachineError with the nearest key.
 Machine with_override(const Machine& machine, const std::string& assignment);
 // Every bandwidth (links, HBM) or rate of one kind times `factor`, for advice by re-simulation.
-// what: "hbm", "link.x", "link.y", "link.z", "link.switch", "tensor", "vector", "scalar",
-// "gpsimd", "dma", "host_link", "launch", "latency". Throws MachineError on another word.
+// what: "hbm", "link.x", "link.y", "link.z", "link.switch", "link.cube", "link.nic", "link.fabric",
+// "tensor", "vector", "scalar", "gpsimd", "dma", "host_link", "launch", "latency". Throws
+// MachineError on another word.
 // "tensor" leaves the published peaks, which MFU divides by; "launch" and "latency" divide times.
 // A factor that takes a rate past 64 bits (9.2e18 in its base unit) throws MachineError too.
 Machine scaled(const Machine& machine, const std::string& what, Rational factor);

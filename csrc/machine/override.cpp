@@ -58,6 +58,9 @@ const std::vector<Lever>& levers() {
       {"link.y", false, {"scale_up.bandwidth_y"}},
       {"link.z", false, {"scale_up.bandwidth_z"}},
       {"link.switch", false, {"scale_up.port_bandwidth"}},
+      {"link.cube", false, {"scale_up.bandwidth"}},
+      {"link.nic", false, {"fabric.nic.bandwidth"}},
+      {"link.fabric", false, {"fabric.port_bandwidth"}},
       {"tensor",
        false,
        {"chip.peak.physical.*", "chip.neuroncore.tensor_clock", "chip.gpu.attention.*.rate"}},
@@ -70,8 +73,9 @@ const std::vector<Lever>& levers() {
       {"launch", true, {"chip.neuroncore.launch_latency", "chip.gpu.host_launch_latency"}},
       {"latency",
        true,
-       {"scale_up.hop_latency", "collectives.*_latency", "chip.neuroncore.fill_latency",
-        "chip.neuroncore.drain_latency", "chip.neuroncore.dge_latency"}},
+       {"scale_up.hop_latency", "fabric.step_latency", "collectives.*_latency",
+        "chip.neuroncore.fill_latency", "chip.neuroncore.drain_latency",
+        "chip.neuroncore.dge_latency"}},
   };
   return kLevers;
 }

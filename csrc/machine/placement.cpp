@@ -2,7 +2,7 @@
 // SPDX-FileCopyrightText: The trnsim authors
 #include <algorithm>
 
-#include "machine/topologies.h"
+#include "machine/topology.h"
 
 namespace trnsim::machine {
 namespace {

@@ -49,4 +49,7 @@ class Reader {
   std::vector<std::string> missing_;
 };
 
+// Server, scale-up and fabric of the machine.
+void read_network(Reader& reader, Machine& machine);
+
 }  // namespace trnsim::machine

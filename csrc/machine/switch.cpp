@@ -3,38 +3,60 @@
 //
 // One switch that never blocks inside: chip c has the up link 2c and the down link 2c + 1, and
 // every route is one up and one down.
-#include "machine/topologies.h"
+#include "machine/piece.h"
 
 namespace trnsim::machine {
 namespace {
 
 constexpr int32_t kSwitch = -1;
-constexpr int8_t kUp = 3, kDown = 4;
 
-class Switch final : public Topology {
+class Switch final : public Piece {
  public:
-  Switch(const Machine& machine, int64_t chips) {
+  Switch(const Machine& machine, int64_t chips) : rate_(link_rate(machine.switch_port_Bps)) {
     chip_count_ = chips;
-    const int64_t rate = link_rate(machine.switch_port_Bps);
     if (chips == 1) return;  // nobody to talk to
-    for (int32_t chip = 0; chip < chips; ++chip) {
-      links_.push_back({chip, kSwitch, kUp, rate, "up " + std::to_string(chip)});
-      links_.push_back({kSwitch, chip, kDown, rate, "down " + std::to_string(chip)});
-    }
+    link_count_ = 2 * chips;
+    switch_count_ = 1;
   }
 
-  void route(int32_t from_chip, int32_t to_chip, std::vector<int32_t>& links) const override {
-    TRN_ASSERT(from_chip >= 0 && from_chip < chip_count_ && to_chip >= 0 && to_chip < chip_count_,
-               "a route goes between chips in use");
-    if (from_chip == to_chip) return;
-    links.push_back(2 * from_chip);
-    links.push_back(2 * to_chip + 1);
+  Link link(int32_t id) const override {
+    const int32_t chip = id / 2;
+    if (id % 2 == 0) return {chip, kSwitch, Tier::switch_up, rate_, rate_};
+    return {kSwitch, chip, Tier::switch_down, rate_, rate_};
   }
+  const char* link_label(int32_t id) const override { return id % 2 == 0 ? "up" : "down"; }
+
+  void links_from(int32_t node, std::vector<int32_t>& links) const override {
+    if (link_count_ == 0) return;
+    if (node != kSwitch) {
+      links.push_back(2 * node);
+      return;
+    }
+    for (int32_t chip = 0; chip < chip_count_; ++chip) links.push_back(2 * chip + 1);
+  }
+
+  bool route(int32_t from_chip, int32_t to_chip, const Alive& alive,
+             std::vector<int32_t>& links) const override {
+    if (from_chip == to_chip) return true;
+    const int32_t up = 2 * from_chip, down = 2 * to_chip + 1;
+    if (!alive(up) || !alive(down)) return false;
+    links.push_back(up);
+    links.push_back(down);
+    return true;
+  }
+
+  std::vector<Tier> tiers() const override {
+    if (link_count_ == 0) return {};
+    return {Tier::switch_up, Tier::switch_down};
+  }
+
+ private:
+  int64_t rate_;
 };
 
 }  // namespace
 
-std::unique_ptr<Topology> make_switch(const Machine& machine, int64_t chips) {
+std::unique_ptr<Piece> make_switch(const Machine& machine, int64_t chips) {
   return std::make_unique<Switch>(machine, chips);
 }
 

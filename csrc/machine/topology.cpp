@@ -3,26 +3,166 @@
 #include "machine/topology.h"
 
 #include <algorithm>
+#include <limits>
 
-#include "machine/topologies.h"
+#include "machine/piece.h"
 
 namespace trnsim::machine {
 namespace {
 
-bool legal(const Machine& machine, int64_t chips) {
-  if (chips < 1 || chips > machine.max_chips) return false;
-  return chips <= machine.server.chips || chips % machine.server.chips == 0;
-}
-
-// "16 or 32": the legal counts on both sides.
-std::string nearest_legal(const Machine& machine, int64_t chips) {
-  if (chips < 1) return "1";
-  if (chips > machine.max_chips) return std::to_string(machine.max_chips);
-  const int64_t below = chips / machine.server.chips * machine.server.chips;
-  return std::to_string(below) + " or " + std::to_string(below + machine.server.chips);
+std::unique_ptr<Piece> make_pod(const Machine& machine, int64_t chips) {
+  switch (machine.scale_up) {
+    case ScaleUp::torus:
+      return make_torus(machine, chips);
+    case ScaleUp::hypercube:
+      return make_hypercube(machine, chips);
+    case ScaleUp::one_switch:
+      break;
+  }
+  return make_switch(machine, chips);
 }
 
 }  // namespace
+
+const char* tier_name(Tier tier) {
+  static constexpr const char* kNames[kTiers] = {"x",           "y",        "z",       "switch up",
+                                                 "switch down", "w",        "nic up",  "nic down",
+                                                 "tor up",      "tor down", "leaf up", "leaf down"};
+  return kNames[size_t(tier)];
+}
+
+int64_t link_rate(Rational bandwidth_Bps) {
+  const int128 rate =
+      int128(bandwidth_Bps.numerator) * kRateUnitsPerBps / bandwidth_Bps.denominator;
+  TRN_CHECK(rate <= std::numeric_limits<int64_t>::max(), machine,
+            "a link's bandwidth does not fit 64 bits", "write less than 9 PB/s");
+  return int64_t(rate);
+}
+
+std::string Piece::switch_name(int32_t) const { return {}; }
+
+Topology::Topology(const Machine& machine, int64_t chips, const Conditions& conditions)
+    : machine_name_(machine.name) {
+  check_chip_count(machine, chips);
+  pod_chips_ = std::min(chips, machine::pod_chips(machine));
+  pod_count_ = chips / pod_chips_;
+  pod_ = make_pod(machine, pod_chips_);
+  pod_switches_ = pod_->switch_count();
+  pod_link_count_ = pod_->link_count();
+  can_multicast_ = machine.scale_up == ScaleUp::one_switch && machine.switch_multicasts;
+  if (pod_count_ > 1) fabric_ = make_clos(machine, chips, conditions.seed);
+  link_count_ = pod_count_ * pod_link_count_ + (fabric_ ? fabric_->link_count() : 0);
+  for (const LinkFault& fault : conditions.faults) apply(fault);
+}
+
+Topology::~Topology() = default;
+
+// A piece's chip or switch; pod -1 is the fabric.
+int32_t Topology::to_global(int32_t piece_node, int64_t pod) const {
+  if (pod < 0) {
+    return piece_node >= 0 ? piece_node : int32_t(piece_node - pod_count_ * pod_switches_);
+  }
+  return int32_t(piece_node >= 0 ? piece_node + pod * pod_chips_
+                                 : piece_node - pod * pod_switches_);
+}
+
+Link Topology::link(int32_t id) const {
+  TRN_ASSERT(id >= 0 && id < link_count_, "a link id comes from its topology");
+  const bool in_fabric = is_in_fabric(id);
+  const int64_t pod = in_fabric ? -1 : id / pod_link_count_;
+  Link link =
+      in_fabric ? fabric_->link(id - pod_links_from()) : pod_->link(int32_t(id % pod_link_count_));
+  link.from_node = to_global(link.from_node, pod);
+  link.to_node = to_global(link.to_node, pod);
+  const auto factor = factors_.find(id);
+  if (factor != factors_.end()) {
+    link.rate =
+        int64_t(int128(link.healthy_rate) * factor->second.numerator / factor->second.denominator);
+  }
+  return link;
+}
+
+std::string Topology::link_name(int32_t id) const {
+  const Link of = link(id);
+  const std::string label = is_in_fabric(id) ? fabric_->link_label(id - pod_links_from())
+                                             : pod_->link_label(int32_t(id % pod_link_count_));
+  if (label.empty()) return node_name(of.from_node) + ">" + node_name(of.to_node);
+  if (of.from_node < 0 || of.to_node < 0) {
+    return label + " " + std::to_string(std::max(of.from_node, of.to_node));
+  }
+  return label + " " + std::to_string(of.from_node) + ">" + std::to_string(of.to_node);
+}
+
+std::string Topology::node_name(int32_t node) const {
+  if (node >= 0) return "chip " + std::to_string(node);
+  const int64_t index = -1 - int64_t(node), pod_switches = pod_count_ * pod_switches_;
+  if (index < pod_switches) return "switch " + std::to_string(index / pod_switches_);
+  return fabric_->switch_name(int32_t(index - pod_switches));
+}
+
+std::vector<Tier> Topology::tiers() const {
+  std::vector<Tier> tiers = pod_->tiers();
+  if (fabric_) {
+    for (const Tier tier : fabric_->tiers()) tiers.push_back(tier);
+  }
+  return tiers;
+}
+
+void Topology::links_from(int32_t node, std::vector<int32_t>& links) const {
+  const size_t start = links.size();
+  const int64_t index = -1 - int64_t(node), pod_switches = pod_count_ * pod_switches_;
+  if (node >= 0 || index < pod_switches) {
+    const int64_t pod = node >= 0 ? pod_of(node) : index / pod_switches_;
+    const int64_t local = node >= 0 ? position_in_pod(node) : -1 - index % pod_switches_;
+    pod_->links_from(int32_t(local), links);
+    for (size_t i = start; i < links.size(); ++i) links[i] += int32_t(pod * pod_link_count_);
+  }
+  if (!fabric_ || (node < 0 && index < pod_switches)) return;
+  const size_t middle = links.size();
+  fabric_->links_from(node >= 0 ? node : int32_t(node + pod_switches), links);
+  for (size_t i = middle; i < links.size(); ++i) links[i] += pod_links_from();
+}
+
+std::vector<int32_t> Topology::links_from(int32_t node, Tier tier) const {
+  std::vector<int32_t> links;
+  links_from(node, links);
+  std::erase_if(links, [&](int32_t id) { return link(id).tier != tier; });
+  return links;
+}
+
+void Topology::route(int32_t from_chip, int32_t to_chip, std::vector<int32_t>& links) const {
+  TRN_ASSERT(from_chip >= 0 && from_chip < chip_count() && to_chip >= 0 && to_chip < chip_count(),
+             "a route goes between chips in use");
+  if (pod_of(from_chip) == pod_of(to_chip)) {
+    if (route_in_pod(from_chip, to_chip, links)) return;
+  } else {
+    if (route_in_fabric(from_chip, to_chip, links)) return;
+    if (route_by_other_nics(from_chip, to_chip, links)) return;
+  }
+  throw Error(ErrorKind::machine,
+              machine_name_ + ": chips " + std::to_string(from_chip) + " and " +
+                  std::to_string(to_chip) + " cannot reach each other: dead links part the network",
+              "use chips that are joined, or let some of the links live");
+}
+
+bool Topology::route_in_pod(int32_t from_chip, int32_t to_chip, std::vector<int32_t>& links) const {
+  const size_t start = links.size();
+  const int64_t offset = pod_of(from_chip) * pod_link_count_;
+  if (!pod_->route(int32_t(position_in_pod(from_chip)), int32_t(position_in_pod(to_chip)),
+                   {dead_, offset}, links)) {
+    return detour(from_chip, to_chip, links);
+  }
+  for (size_t i = start; i < links.size(); ++i) links[i] += int32_t(offset);
+  return true;
+}
+
+bool Topology::route_in_fabric(int32_t from_chip, int32_t to_chip,
+                               std::vector<int32_t>& links) const {
+  const size_t start = links.size();
+  if (!fabric_->route(from_chip, to_chip, {dead_, pod_links_from()}, links)) return false;
+  for (size_t i = start; i < links.size(); ++i) links[i] += pod_links_from();
+  return true;
+}
 
 int64_t Topology::hops(int32_t from_chip, int32_t to_chip) const {
   std::vector<int32_t> links;
@@ -30,65 +170,31 @@ int64_t Topology::hops(int32_t from_chip, int32_t to_chip) const {
   return int64_t(links.size());
 }
 
-std::vector<int32_t> Topology::links_from(int32_t chip, int8_t axis) const {
-  std::vector<int32_t> ids;
-  for (size_t id = 0; id < links_.size(); ++id) {
-    if (links_[id].from_chip == chip && links_[id].axis == axis) ids.push_back(int32_t(id));
+void Topology::multicast(std::span<const int32_t> chips, std::vector<int32_t>& links) const {
+  TRN_CHECK(can_multicast_, machine, machine_name_ + " has no switch that multicasts",
+            "use another algorithm, or scale_up.multicast = yes");
+  for (const int32_t chip : chips) {
+    TRN_CHECK(pod_of(chip) == pod_of(chips[0]), machine,
+              "chips " + std::to_string(chips[0]) + " and " + std::to_string(chip) +
+                  " are on different switches, and a multicast stays on one",
+              "take chips of one pod");
+    const int32_t up = int32_t(pod_of(chip) * pod_link_count_ + 2 * position_in_pod(chip));
+    for (const int32_t id : {up, up + 1}) {
+      TRN_CHECK(dead_.empty() || !dead_[size_t(id)], machine,
+                machine_name_ + ": link " + link_name(id) + " is dead, and a multicast needs it",
+                "leave the chip out");
+      links.push_back(id);
+    }
   }
-  return ids;
-}
-
-void check_chip_count(const Machine& machine, int64_t chips) {
-  if (legal(machine, chips)) return;
-  std::string why;
-  if (chips > machine.max_chips) {
-    why = machine.scale_up == ScaleUp::one_switch ? " is one server of " : " is one pod of ";
-    why = machine.name + why + std::to_string(machine.max_chips) +
-          " chips, and its file names no network between them";
-  } else if (chips >= 1) {
-    why = "beyond one server of " + std::to_string(machine.server.chips) + ", " + machine.name +
-          " takes whole servers";
-  } else {
-    why = "a job needs at least one chip";
-  }
-  throw Error(ErrorKind::machine,
-              machine.name + " cannot run on " + std::to_string(chips) + " chips: " + why,
-              "use " + nearest_legal(machine, chips));
 }
 
 std::unique_ptr<Topology> make_topology(const Machine& machine, int64_t chips) {
-  check_chip_count(machine, chips);
-  return machine.scale_up == ScaleUp::torus ? make_torus(machine, chips)
-                                            : make_switch(machine, chips);
+  return make_topology(machine, chips, {});
 }
 
-std::vector<int64_t> legal_chip_counts(const Machine& machine) {
-  std::vector<int64_t> counts;
-  for (int64_t n = 1; n <= std::min(machine.server.chips, machine.max_chips); ++n)
-    counts.push_back(n);
-  for (int64_t n = 2 * machine.server.chips; n <= machine.max_chips; n += machine.server.chips) {
-    counts.push_back(n);
-  }
-  return counts;
-}
-
-std::array<int64_t, 3> used_torus(const Machine& machine, int64_t chips) {
-  check_chip_count(machine, chips);
-  if (machine.scale_up != ScaleUp::torus) return {1, 1, 1};
-  const auto [x, y, z] = machine.torus;
-  return {std::min(chips, x), std::min(ceil_div(chips, x), y), std::min(ceil_div(chips, x * y), z)};
-}
-
-bool fills_used_torus(const Machine& machine, int64_t chips) {
-  const auto [x, y, z] = used_torus(machine, chips);
-  return x * y * z == chips;
-}
-
-bool axis_wraps(const Machine& machine, int64_t chips, int axis) {
-  TRN_ASSERT(axis >= 0 && axis < 3, "an axis is 0, 1 or 2");
-  const int64_t used = used_torus(machine, chips)[size_t(axis)];
-  return machine.scale_up == ScaleUp::torus && used > 1 && used == machine.torus[size_t(axis)] &&
-         fills_used_torus(machine, chips);
+std::unique_ptr<Topology> make_topology(const Machine& machine, int64_t chips,
+                                        const Conditions& conditions) {
+  return std::make_unique<Topology>(machine, chips, conditions);
 }
 
 }  // namespace trnsim::machine

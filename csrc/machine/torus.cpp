@@ -1,54 +1,95 @@
 // SPDX-License-Identifier: Apache-2.0
 // SPDX-FileCopyrightText: The trnsim authors
 //
-// Torus of up to three axes, of which the first chips are present. A link is there if both its
-// chips are; neighbours are found through a table [chip][axis][direction] of link ids, -1 for none.
-// Making one costs O(chips), a route O(hops).
+// Torus of up to three axes, of which the first chips are present. Routes go by dimension order X,
+// Y, Z, each axis the shorter way round; a tie at half a ring goes + from even and - from odd
+// coordinates. A link is there if both its chips are, so absent neighbours leave a line without
+// wrap. A ring of two has one link in each direction between its chips, not two. Links are found
+// through a table [chip][axis][direction], -1 for none. Making one costs O(chips), a route O(hops).
 //
-// Some order of axes always goes through. Chips are numbered row by row and plane by plane, so only
-// the last plane in use, and in it only the last row, can be cut. Of two chips in different planes,
-// the one of the lower plane moves freely in X and Y there, and between the planes the column of
-// the other is present; so Z last works from the lower, Z first from the higher. Within one plane
-// the same holds for rows and Y, and within a row the chips in between are present one way round.
-#include <limits>
-
-#include "machine/topologies.h"
+// Where a chip is absent or a link dead, an axis goes the other way round if the preferred way is
+// broken; if the order X, Y, Z breaks both ways, the next order in XZY, YXZ, YZX, ZXY, ZYX is
+// tried.
+//
+// With absent chips alone some order always goes through. Chips are numbered row by row and plane
+// by plane, so only the last plane in use, and in it only the last row, can be cut. Of two chips in
+// different planes, the one of the lower plane moves freely in X and Y there, and between the
+// planes the column of the other is present; so Z last works from the lower, Z first from the
+// higher. Within one plane the same holds for rows and Y, and within a row the chips in between are
+// present one way round.
+#include "machine/piece.h"
 
 namespace trnsim::machine {
 namespace {
 
 constexpr int kPlus = 0, kMinus = 1;
 constexpr int kOrders[6][3] = {{0, 1, 2}, {0, 2, 1}, {1, 0, 2}, {1, 2, 0}, {2, 0, 1}, {2, 1, 0}};
+constexpr const char* kLabels[3][2] = {{"x+", "x-"}, {"y+", "y-"}, {"z+", "z-"}};
 
-class Torus final : public Topology {
+class Torus final : public Piece {
  public:
   Torus(const Machine& machine, int64_t chips) : extents_(machine.torus) {
     chip_count_ = chips;
-    neighbour_links_.assign(size_t(chips) * 6, -1);
+    for (size_t axis = 0; axis < 3; ++axis) rates_[axis] = link_rate(machine.torus_axis_Bps[axis]);
+    link_of_.assign(size_t(chips) * 6, -1);
+    ends_.reserve(size_t(chips) * 6);
     for (int32_t chip = 0; chip < chips; ++chip) {
       for (int axis = 0; axis < 3; ++axis) {
-        const int64_t rate = link_rate(machine.torus_axis_Bps[size_t(axis)]);
-        add_link(chip, axis, kPlus, rate);
-        if (extents_[size_t(axis)] > 2) add_link(chip, axis, kMinus, rate);
+        add_link(chip, axis, kPlus);
+        if (extents_[size_t(axis)] > 2) add_link(chip, axis, kMinus);
       }
+    }
+    link_count_ = int64_t(ends_.size());
+  }
+
+  Link link(int32_t id) const override {
+    const End& end = ends_[size_t(id)];
+    const int64_t rate = rates_[end.axis];
+    return {end.from, end.to, Tier(end.axis), rate, rate};
+  }
+  const char* link_label(int32_t id) const override {
+    const End& end = ends_[size_t(id)];
+    return kLabels[end.axis][end.direction];
+  }
+
+  void links_from(int32_t node, std::vector<int32_t>& links) const override {
+    for (size_t i = 0; i < 6; ++i) {
+      const int32_t link = link_of_[size_t(node) * 6 + i];
+      if (link >= 0) links.push_back(link);
     }
   }
 
-  void route(int32_t from_chip, int32_t to_chip, std::vector<int32_t>& links) const override {
-    TRN_ASSERT(from_chip >= 0 && from_chip < chip_count_ && to_chip >= 0 && to_chip < chip_count_,
-               "a route goes between chips in use");
+  bool route(int32_t from_chip, int32_t to_chip, const Alive& alive,
+             std::vector<int32_t>& links) const override {
     const size_t start = links.size();
     for (const auto& order : kOrders) {
       int32_t chip = from_chip;
       bool through = true;
-      for (int i = 0; i < 3 && through; ++i) through = walk_axis(chip, to_chip, order[i], links);
-      if (through) return;
+      for (int i = 0; i < 3 && through; ++i) {
+        through = walk_axis(chip, to_chip, order[i], alive, links);
+      }
+      if (through) return true;
       links.resize(start);
     }
-    TRN_ASSERT(false, "the first chips of a torus are joined by some order of axes");
+    return false;
+  }
+
+  std::vector<Tier> tiers() const override {
+    std::array<bool, 3> used{};
+    for (const End& end : ends_) used[end.axis] = true;
+    std::vector<Tier> tiers;
+    for (int8_t axis = 0; axis < 3; ++axis) {
+      if (used[size_t(axis)]) tiers.push_back(Tier(axis));
+    }
+    return tiers;
   }
 
  private:
+  struct End {
+    int32_t from, to;
+    uint8_t axis, direction;
+  };
+
   int64_t coordinate(int64_t chip, int axis) const {
     if (axis == 0) return chip % extents_[0];
     if (axis == 1) return chip / extents_[0] % extents_[1];
@@ -63,19 +104,17 @@ class Torus final : public Topology {
   }
 
   int32_t& link_of(int64_t chip, int axis, int direction) {
-    return neighbour_links_[size_t(chip * 6 + axis * 2 + direction)];
+    return link_of_[size_t(chip * 6 + axis * 2 + direction)];
   }
   int32_t link_of(int64_t chip, int axis, int direction) const {
-    return neighbour_links_[size_t(chip * 6 + axis * 2 + direction)];
+    return link_of_[size_t(chip * 6 + axis * 2 + direction)];
   }
 
-  void add_link(int32_t chip, int axis, int direction, int64_t rate) {
+  void add_link(int32_t chip, int axis, int direction) {
     const int64_t other = neighbour(chip, axis, direction);
     if (other == chip || other >= chip_count_) return;
-    link_of(chip, axis, direction) = int32_t(links_.size());
-    const std::string name = std::string(1, "xyz"[axis]) + (direction == kPlus ? "+ " : "- ") +
-                             std::to_string(chip) + ">" + std::to_string(other);
-    links_.push_back({chip, int32_t(other), int8_t(axis), rate, name});
+    link_of(chip, axis, direction) = int32_t(ends_.size());
+    ends_.push_back({chip, int32_t(other), uint8_t(axis), uint8_t(direction)});
   }
 
   // The way round a full ring: the shorter; at half a ring + from even and - from odd coordinates.
@@ -88,8 +127,9 @@ class Torus final : public Topology {
   }
 
   // Moves `chip` along the axis to the coordinate of `to_chip`, appending links; false, with
-  // nothing moved or appended, if both ways round meet an absent chip.
-  bool walk_axis(int32_t& chip, int32_t to_chip, int axis, std::vector<int32_t>& links) const {
+  // nothing moved or appended, if both ways round are broken.
+  bool walk_axis(int32_t& chip, int32_t to_chip, int axis, const Alive& alive,
+                 std::vector<int32_t>& links) const {
     const int64_t target = coordinate(to_chip, axis);
     const int64_t from = coordinate(chip, axis);
     if (from == target) return true;
@@ -99,9 +139,9 @@ class Torus final : public Topology {
       int32_t at = chip;
       while (coordinate(at, axis) != target) {
         const int32_t link = link_of(at, axis, direction);
-        if (link < 0) break;
+        if (link < 0 || !alive(link)) break;
         links.push_back(link);
-        at = links_[size_t(link)].to_chip;
+        at = ends_[size_t(link)].to;
       }
       if (coordinate(at, axis) == target) {
         chip = at;
@@ -113,20 +153,14 @@ class Torus final : public Topology {
   }
 
   std::array<int64_t, 3> extents_;
-  std::vector<int32_t> neighbour_links_;
+  std::array<int64_t, 3> rates_{};
+  std::vector<End> ends_;         // by link
+  std::vector<int32_t> link_of_;  // [chip][axis][direction], -1 = none
 };
 
 }  // namespace
 
-int64_t link_rate(Rational bandwidth_Bps) {
-  const int128 rate =
-      int128(bandwidth_Bps.numerator) * kRateUnitsPerBps / bandwidth_Bps.denominator;
-  TRN_CHECK(rate <= std::numeric_limits<int64_t>::max(), machine,
-            "a link's bandwidth does not fit 64 bits", "write less than 9 PB/s");
-  return int64_t(rate);
-}
-
-std::unique_ptr<Topology> make_torus(const Machine& machine, int64_t chips) {
+std::unique_ptr<Piece> make_torus(const Machine& machine, int64_t chips) {
   return std::make_unique<Torus>(machine, chips);
 }
 

@@ -16,23 +16,27 @@ struct Knob {
   const char* what;  // a word of machine::scaled
   const char* text;
   bool is_free;
-  int axis;  // needs links on that axis; -1 = always there
+  std::vector<machine::Tier> tiers;  // needs links of one of them; none = always there
 };
 
-constexpr Knob kKnobs[] = {
-    {"hbm", "twice the HBM bandwidth", false, -1},
-    {"dma", "DMA engines twice as fast", false, -1},
-    {"tensor", "tensor engine twice as fast", false, -1},
-    {"vector", "vector engine twice as fast", false, -1},
-    {"scalar", "scalar engine twice as fast", false, -1},
-    {"gpsimd", "gpsimd engine twice as fast", false, -1},
-    {"link.x", "twice the bandwidth of the links on axis x", false, 0},
-    {"link.y", "twice the bandwidth of the links on axis y", false, 1},
-    {"link.z", "twice the bandwidth of the links on axis z", false, 2},
-    {"link.switch", "twice the bandwidth of the links to the switch", false, 3},
-    {"host_link", "twice the bandwidth to the host", false, -1},
-    {"launch", "no launch cost", true, -1},
-    {"latency", "no latency of collective steps, hops, fill and drain", true, -1},
+using enum machine::Tier;
+const Knob kKnobs[] = {
+    {"hbm", "twice the HBM bandwidth", false, {}},
+    {"dma", "DMA engines twice as fast", false, {}},
+    {"tensor", "tensor engine twice as fast", false, {}},
+    {"vector", "vector engine twice as fast", false, {}},
+    {"scalar", "scalar engine twice as fast", false, {}},
+    {"gpsimd", "gpsimd engine twice as fast", false, {}},
+    {"link.x", "twice the bandwidth of the links on axis x", false, {x}},
+    {"link.y", "twice the bandwidth of the links on axis y", false, {y}},
+    {"link.z", "twice the bandwidth of the links on axis z", false, {z}},
+    {"link.switch", "twice the bandwidth of the links to the switch", false, {switch_up}},
+    {"link.cube", "twice the bandwidth of the links of the hypercube", false, {x}},
+    {"link.nic", "twice the bandwidth of the NICs", false, {nic_up}},
+    {"link.fabric", "twice the bandwidth between switches", false, {tor_up, leaf_up}},
+    {"host_link", "twice the bandwidth to the host", false, {}},
+    {"launch", "no launch cost", true, {}},
+    {"latency", "no latency of collective steps, hops, fill and drain", true, {}},
 };
 
 }  // namespace
@@ -42,17 +46,16 @@ std::vector<Change> possible_changes(const machine::Machine& machine, int64_t ch
   const auto can = [&](const std::string& what) {
     return std::find(words.begin(), words.end(), what) != words.end();
   };
-  std::array<bool, 5> has_axis{};
-  if (chips_used > 1) {
-    const auto topology = machine::make_topology(machine, chips_used);
-    for (const machine::Link& link : topology->links()) has_axis[size_t(link.axis)] = true;
-  }
+  const std::vector<machine::Tier> there =
+      machine::make_topology(machine, std::max<int64_t>(1, chips_used))->tiers();
   std::vector<Change> changes;
   std::vector<std::string> link_words;
   for (const Knob& knob : kKnobs) {
     if (!can(knob.what)) continue;
-    if (knob.axis >= 0) {
-      if (!has_axis[size_t(knob.axis)]) continue;
+    if (!knob.tiers.empty()) {
+      const bool has_links = std::find_first_of(there.begin(), there.end(), knob.tiers.begin(),
+                                                knob.tiers.end()) != there.end();
+      if (!has_links) continue;
       link_words.push_back(knob.what);
     }
     changes.push_back(

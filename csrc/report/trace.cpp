@@ -146,8 +146,8 @@ void write_links(const project::Run& run, const std::vector<int64_t>& ranks, Tra
   for (size_t link = 0; link < system.links.size(); ++link) {
     const auto& load = load_of_class[size_t(run.cohorts.class_of_link[link])];
     if (load.empty()) continue;
-    const machine::Link& of = topology->links()[link];
-    if (!chips.count(of.from_chip) && !chips.count(of.to_chip)) continue;
+    const machine::Link of = topology->link(int32_t(link));
+    if (!chips.count(of.from_node) && !chips.count(of.to_node)) continue;
     if (process == 0) process = writer.add_process(int32_t(system.ranks.size()) + 1, "links");
     const uint64_t track = writer.add_counter(process, "link " + system.links[link].name + " load",
                                               TraceWriter::Unit::percent);

@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 from trnsim import machine
 from trnsim.errors import MachineError
 
-PRESETS = ["h100", "trn2", "trn2-ultra"]
+PRESETS = ["h100", "h100-efa", "rainier", "trn2", "trn2-ultra"]
 
 
 def value(loaded, key: str) -> str:
@@ -100,6 +100,60 @@ def test_h100_stops_at_one_server_with_the_reason():
     assert h100.legal_chip_counts == list(range(1, 9))
     with pytest.raises(MachineError, match="one server of 8 chips.*no network between.*use 8"):
         machine.placement(h100, chips=16)
+
+
+def test_rainier_is_ultra_servers_under_a_fabric():
+    ultra, rainier = machine.load("trn2-ultra"), machine.load("rainier")
+    changed = [row for row in machine.figures(rainier) if row not in machine.figures(ultra)]
+    assert {row["figure"].split(".")[0] for row in changed} == {"fabric"}
+    assert rainier.max_chips == 400_000
+    counts = rainier.legal_chip_counts
+    assert counts[:20] == [*ultra.legal_chip_counts, 128]
+    assert counts[-1] == 400_000
+    with pytest.raises(MachineError, match="one pod of 64, rainier takes whole pods.*64 or 128"):
+        machine.placement(rainier, chips=96)
+
+
+def test_rainier_is_ultra_within_a_pod():
+    ultra, rainier = machine.load("trn2-ultra"), machine.load("rainier")
+    for chips in (5, 16, 48, 64):
+        small, large = machine.topology(ultra, chips), machine.topology(rainier, chips)
+        names = [small.link_name(i) for i in range(small.link_count)]
+        assert names == [large.link_name(i) for i in range(large.link_count)]
+        assert small.route(0, chips - 1) == large.route(0, chips - 1)
+
+
+def test_rainier_reaches_every_chip_and_the_file_says_what_was_guessed():
+    rainier = machine.load("rainier")
+    topology = machine.topology(rainier, 400_000)
+    assert topology.tiers[-2:] == ["leaf up", "leaf down"]
+    route = [topology.link_name(link) for link in topology.route(0, 399_999)]
+    assert route[0] == "nic up 0"
+    assert route[-1] == "nic down 399999"
+    assert len(route) == 6
+    rate = topology.link(topology.route(0, 64)[0]).rate
+    assert rate == 25 * 10**9 * 1024  # 200 Gb/s a chip
+    confidence = {row["figure"]: row["confidence"] for row in machine.figures(rainier)}
+    assert confidence["fabric.tor.oversubscription"] == "guessed"
+    assert confidence["fabric.leaf.oversubscription"] == "guessed"
+
+
+def test_the_nics_of_a_gpu_are_one_port():
+    topology = machine.topology(machine.load("h100-efa"), 16)
+    names = [topology.link_name(link) for link in topology.route(3, 11)]
+    assert names == ["nic up 3", "nic down 11"]  # one rail
+    assert topology.link(topology.route(3, 11)[0]).rate == 50 * 10**9 * 1024
+    assert topology.can_multicast
+
+
+def test_faults_are_taken_by_name():
+    trn2 = machine.load("trn2")
+    topology = machine.topology(trn2, 16, {"0>1": 0, "chip 5": 0.5})
+    assert [topology.link_name(i) for i in topology.route(0, 1)] == ["x- 0>3", "x- 3>2", "x- 2>1"]
+    slow = topology.link(topology.route(5, 6)[0])
+    assert slow.rate * 2 == slow.healthy_rate
+    with pytest.raises(MachineError, match="'0>7', which is no link"):
+        machine.topology(trn2, 16, {"0>7": 0})
 
 
 def test_a_user_file_extends_a_preset(tmp_path):
@@ -229,7 +283,7 @@ def test_routes_are_paths_over_present_chips(chips, data):
     end = data.draw(st.integers(0, chips - 1))
     at = start
     for link in (topology.links[i] for i in topology.route(start, end)):
-        assert link.from_chip == at
-        at = link.to_chip
+        assert link.from_node == at
+        at = link.to_node
         assert at < chips
     assert at == end

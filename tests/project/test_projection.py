@@ -149,7 +149,10 @@ def machine_value(name, key):
 EXACT = {
     "chip.name", "chip.architecture", "chip.ranks_per_chip", "chip.hbm.total", "chip.hbm.reserved",
     "server.chips", "scale_up.kind", "price.per_chip_hour", "power.per_chip", "power.package",
-    "collectives.library",
+    "collectives.library", "scale_up.multicast", "fabric.kind", "fabric.pods", "fabric.rails",
+    "fabric.ecmp", "fabric.nic.count", "fabric.spine.radix",
+    *(f"fabric.{tier}.{key}" for tier in ("tor", "leaf")
+      for key in ("radix", "oversubscription", "links")),
 }  # fmt: skip
 EXACT_NEURON = {
     "cores", "cores_per_logical", "tensor_rows", "tensor_columns", "moving_max", "min_cycles",

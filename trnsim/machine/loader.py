@@ -8,7 +8,7 @@ import difflib
 import json
 import re
 import tomllib
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -47,12 +47,24 @@ def load(name_or_path: str | Path, overrides: Iterable[str] = ()) -> _core.Machi
     return machine
 
 
-def topology(machine: _core.Machine, chips: int) -> _core.Topology:
+def topology(
+    machine: _core.Machine,
+    chips: int,
+    faults: Mapping[str, float | str] | None = None,
+    seed: int = 0,
+) -> _core.Topology:
     """The links between the first ``chips`` chips, and routes over them.
 
-    Raises MachineError, with the nearest legal counts, if the machine cannot be cut so.
+    ``faults`` are links that are slow or dead from the start: what is left of their bandwidth (0 is
+    dead), by a link (``"x+ 0>1"``, ``"nic up 5"``), by two neighbours (``"0>1"``, ``"tor 3>leaf
+    7"``, one direction) or by a node (``"chip 5"``, ``"spine 0"``: all its links). ``seed`` is that
+    of hashed ECMP.
+
+    Raises MachineError, with the nearest legal counts, if the machine cannot be cut so, and for a
+    fault that names no link; ``route`` raises it for chips that dead links cut off.
     """
-    return _core.make_topology(machine, chips)
+    listed = [(where, str(factor)) for where, factor in (faults or {}).items()]
+    return _core.make_topology(machine, chips, listed, seed)
 
 
 def placement(

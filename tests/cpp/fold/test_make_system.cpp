@@ -24,7 +24,6 @@ machine::Machine torus() {
   machine.server.chips = 16;
   machine.torus = {4, 4, 4};
   machine.torus_axis_Bps = {Rational{4'000'000'000, 1}, {4'000'000'000, 1}, {1'000'000'000, 1}};
-  machine.max_chips = 64;
   machine.chip.ranks_per_chip_allowed = {1, 4};
   return machine;
 }

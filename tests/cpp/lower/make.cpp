@@ -15,7 +15,6 @@ static machine::Machine common(const std::string& name) {
   machine::Machine machine;
   machine.name = name;
   machine.chip.name = name;
-  machine.max_chips = 64;
   return machine;
 }
 
@@ -79,7 +78,6 @@ machine::Machine hopper() {
   machine.scale_up = machine::ScaleUp::one_switch;
   machine.server.chips = 8;
   machine.server.host_link_Bps = Rational::parse("55e9");
-  machine.max_chips = 8;
   machine.chip.ranks_per_chip_allowed = {1};
   machine.chip.hbm = {80LL << 30, 0, Rational::parse("3.35e12"), Rational::parse("0.9")};
   machine.chip.peaks.published_flops["bfloat16"] = Rational::parse("989e12");

@@ -53,14 +53,21 @@ inline std::vector<Figure> gpu_figures(int chips = 8) {
   set(f, "server.host_link_bandwidth", "50", "GB/s");
   set(f, "scale_up.kind", "switch", "word");
   set(f, "scale_up.port_bandwidth", "400", "GB/s");
+  set(f, "scale_up.multicast", "yes", "word");
   set(f, "scale_up.hop_latency", "0", "ns");
   return f;
 }
 
+inline void drop_switch(std::vector<Figure>& figures) {
+  std::erase_if(figures, [](const Figure& f) {
+    return f.key == "scale_up.port_bandwidth" || f.key == "scale_up.multicast";
+  });
+}
+
 // The same chips on a torus, with servers of `server` chips.
-inline Machine torus_machine(int x, int y, int z, int server) {
+inline std::vector<Figure> torus_figures(int x, int y, int z, int server) {
   std::vector<Figure> figures = gpu_figures(server);
-  std::erase_if(figures, [](const Figure& f) { return f.key == "scale_up.port_bandwidth"; });
+  drop_switch(figures);
   set(figures, "scale_up.kind", "torus", "word");
   const int extents[] = {x, y, z};
   for (int axis = 0; axis < 3; ++axis) {
@@ -70,7 +77,40 @@ inline Machine torus_machine(int x, int y, int z, int server) {
       set(figures, "scale_up.bandwidth_" + letter, std::to_string(100 >> axis), "GB/s");
     }
   }
-  return make_machine("toy-torus", "", figures);
+  return figures;
+}
+inline Machine torus_machine(int x, int y, int z, int server) {
+  return make_machine("toy-torus", "", torus_figures(x, y, z, server));
+}
+
+// 2^axes chips, one server.
+inline Machine hypercube_machine(int axes) {
+  std::vector<Figure> figures = gpu_figures(1 << axes);
+  drop_switch(figures);
+  set(figures, "scale_up.kind", "hypercube", "word");
+  set(figures, "scale_up.axes", std::to_string(axes), "1");
+  set(figures, "scale_up.bandwidth", "100", "GB/s");
+  return make_machine("toy-cube", "", figures);
+}
+
+// NICs of 20 GB/s a chip, ports of 10 GB/s between switches; ToRs of 8 + 8 ports, leaves of 4 + 4,
+// spines of 8: up to 32 ToRs of 8 chips.
+inline void add_fabric(std::vector<Figure>& figures, int pods, int chips_of_server, int rails = 1) {
+  set(figures, "fabric.kind", "tor_leaf_spine", "word");
+  set(figures, "fabric.pods", std::to_string(pods), "1");
+  set(figures, "fabric.nic.count", std::to_string(2 * chips_of_server), "1");
+  set(figures, "fabric.nic.bandwidth", "10", "GB/s");
+  set(figures, "fabric.port_bandwidth", "10", "GB/s");
+  set(figures, "fabric.rails", std::to_string(rails), "1");
+  set(figures, "fabric.tor.radix", "16", "1");
+  set(figures, "fabric.tor.oversubscription", "1", "1");
+  set(figures, "fabric.tor.links", "blocking", "word");
+  set(figures, "fabric.leaf.radix", "8", "1");
+  set(figures, "fabric.leaf.oversubscription", "1", "1");
+  set(figures, "fabric.leaf.links", "blocking", "word");
+  set(figures, "fabric.spine.radix", "8", "1");
+  set(figures, "fabric.ecmp", "d_mod_k", "word");
+  set(figures, "fabric.step_latency", "15", "us");
 }
 
 inline Machine switch_machine(int chips = 8) { return make_machine("toy", "", gpu_figures(chips)); }

@@ -2,59 +2,13 @@
 // SPDX-FileCopyrightText: The trnsim authors
 #include <gtest/gtest.h>
 
-#include <algorithm>
-#include <queue>
-#include <set>
-
 #include "figures.h"
+#include "routes.h"
 
 namespace trnsim::machine {
-namespace {
-
-// Shortest distances by breadth first search over the links: the obvious way.
-std::vector<int64_t> distances_from(const Topology& topology, int32_t start) {
-  std::vector<int64_t> distance(size_t(topology.chip_count()), -1);
-  distance[size_t(start)] = 0;
-  std::queue<int32_t> queue({start});
-  while (!queue.empty()) {
-    const int32_t chip = queue.front();
-    queue.pop();
-    for (const Link& link : topology.links()) {
-      if (link.from_chip != chip || distance[size_t(link.to_chip)] >= 0) continue;
-      distance[size_t(link.to_chip)] = distance[size_t(chip)] + 1;
-      queue.push(link.to_chip);
-    }
-  }
-  return distance;
-}
-
-// The route is a path of links from one chip to the other that visits no chip twice.
-void expect_path(const Topology& topology, int32_t from, int32_t to) {
-  std::vector<int32_t> links;
-  topology.route(from, to, links);
-  std::set<int32_t> visited = {from};
-  int32_t chip = from;
-  for (const int32_t id : links) {
-    ASSERT_EQ(topology.links()[size_t(id)].from_chip, chip);
-    chip = topology.links()[size_t(id)].to_chip;
-    ASSERT_TRUE(visited.insert(chip).second) << from << ">" << to << " visits " << chip << " twice";
-  }
-  ASSERT_EQ(chip, to);
-}
-
-std::string names(const Topology& topology, int32_t from, int32_t to) {
-  std::vector<int32_t> links;
-  topology.route(from, to, links);
-  std::string text;
-  for (const int32_t id : links) text += topology.links()[size_t(id)].name + " ";
-  return text;
-}
-
-}  // namespace
-
 TEST(Torus, has_four_or_six_links_out_of_each_chip) {
-  EXPECT_EQ(make_topology(torus_machine(4, 4, 1, 16), 16)->links().size(), 64u);
-  EXPECT_EQ(make_topology(torus_machine(4, 4, 4, 16), 64)->links().size(), 384u);
+  EXPECT_EQ(make_topology(torus_machine(4, 4, 1, 16), 16)->link_count(), 64);
+  EXPECT_EQ(make_topology(torus_machine(4, 4, 4, 16), 64)->link_count(), 384);
 }
 
 TEST(Torus, takes_shortest_paths_between_all_chips_at_every_legal_count) {
@@ -63,10 +17,10 @@ TEST(Torus, takes_shortest_paths_between_all_chips_at_every_legal_count) {
   for (const int64_t chips : legal_chip_counts(machine)) {
     const auto topology = make_topology(machine, chips);
     for (int32_t from = 0; from < chips; ++from) {
-      const std::vector<int64_t> distances = distances_from(*topology, from);
+      const std::map<int32_t, int64_t> distances = distances_from(*topology, from);
       for (int32_t to = 0; to < chips; ++to) {
         expect_path(*topology, from, to);
-        EXPECT_EQ(topology->hops(from, to), distances[size_t(to)])
+        EXPECT_EQ(topology->hops(from, to), distances.at(to))
             << chips << " chips, " << from << ">" << to;
       }
     }
@@ -109,22 +63,22 @@ TEST(Torus, goes_y_first_where_a_chip_is_absent) {
 
 TEST(Torus, is_a_line_where_the_ring_is_not_whole) {
   const auto topology = make_topology(torus_machine(4, 4, 1, 16), 3);
-  EXPECT_EQ(topology->links().size(), 4u);
+  EXPECT_EQ(topology->link_count(), 4);
   EXPECT_EQ(names(*topology, 2, 0), "x- 2>1 x- 1>0 ");
 }
 
 TEST(Torus, of_two_has_one_link_each_way) {
   const auto topology = make_topology(torus_machine(2, 2, 2, 8), 8);
-  EXPECT_EQ(topology->links().size(), 24u);
+  EXPECT_EQ(topology->link_count(), 24);
   EXPECT_EQ(topology->hops(0, 7), 3);
 }
 
 TEST(Torus, gives_each_axis_its_own_rate) {
   const auto topology = make_topology(torus_machine(4, 4, 4, 16), 64);
   for (const auto& [axis, rate] : {std::pair{0, 100}, {1, 50}, {2, 25}}) {
-    const std::vector<int32_t> ids = topology->links_from(37, int8_t(axis));
+    const std::vector<int32_t> ids = topology->links_from(37, Tier(axis));
     ASSERT_EQ(ids.size(), 2u);
-    EXPECT_EQ(topology->links()[size_t(ids[0])].rate, rate * 1'000'000'000LL * kRateUnitsPerBps);
+    EXPECT_EQ(topology->link(ids[0]).rate, rate * 1'000'000'000LL * kRateUnitsPerBps);
   }
 }
 
@@ -142,11 +96,11 @@ TEST(Torus, says_which_axes_are_rings) {
 
 TEST(Switch, routes_up_and_down) {
   const auto topology = make_topology(switch_machine(), 5);
-  EXPECT_EQ(topology->links().size(), 10u);
+  EXPECT_EQ(topology->link_count(), 10);
   EXPECT_EQ(names(*topology, 3, 1), "up 3 down 1 ");
   EXPECT_EQ(topology->hops(2, 2), 0);
-  EXPECT_EQ(topology->links_from(3, 3), std::vector<int32_t>{6});
-  EXPECT_TRUE(topology->links_from(3, 0).empty());
+  EXPECT_EQ(topology->links_from(3, Tier::switch_up), std::vector<int32_t>{6});
+  EXPECT_TRUE(topology->links_from(3, Tier::x).empty());
 }
 
 TEST(Topology, refuses_counts_with_the_nearest_legal_ones) {

@@ -25,7 +25,6 @@ machine::Machine torus() {
   machine.torus = {4, 4, 4};
   machine.torus_axis_Bps = {
       Rational{128'000'000'000, 1}, {128'000'000'000, 1}, {64'000'000'000, 1}};
-  machine.max_chips = 64;
   return machine;
 }
 
