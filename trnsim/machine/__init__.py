@@ -26,7 +26,9 @@ other      W, kW, USD/h, 1 (a count or share), word, list
 
 ``source`` says where the number comes from and may not be empty; ``confidence`` is ``measured``,
 ``published``, ``inferred`` or ``guessed``. A file that extends another replaces whole figures.
-``trnsim info trn2 --toml`` prints a whole machine in this form, with every key that there is.
+``trnsim info trn2 --toml`` prints a whole machine in this form, with every key that it needs; keys
+under ``fabric``, which a machine of more than one pod has besides, are in ``trnsim info rainier
+--toml``.
 
 All errors are :class:`trnsim.errors.MachineError`, one line with the file, the key, the value and
 what to change.

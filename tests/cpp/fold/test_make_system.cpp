@@ -227,6 +227,68 @@ TEST(Variables, AxisRingsCountEveryMemberOfAChip) {
   }
 }
 
+machine::Fabric two_pods() {
+  machine::Fabric fabric;
+  fabric.pods = 2;
+  fabric.nic_Bps = fabric.port_Bps = Rational{1'000'000'000, 1};
+  fabric.tor = fabric.leaf = {32, 32, true};
+  fabric.spine_ports = 64;
+  return fabric;
+}
+
+TEST(Variables, AxisRingsStayInTheirPods) {
+  Job job;
+  job.machine.fabric = two_pods();
+  job.chips = 128;
+  PhaseTemplate phase = phase_of(Pattern::axis_ring, 50);
+  phase.axis = 2;
+  job.add_call(CallKind::reduce_scatter, job.add_group("world", strided(0, 1, 128)), {phase});
+  const System system = job.place();
+  EXPECT_EQ(system.variables[0].bytes, 50);
+  EXPECT_EQ(system.variables[0].uses.size(), 256u);  // Z links of 128 chips, two ways
+  for (const LinkUse& use : system.variables[0].uses) {
+    EXPECT_EQ(system.links[size_t(use.link)].axis, 2);
+  }
+}
+
+TEST(Variables, ARingOverTwoPodsPassesTheFabricTwice) {
+  Job job;
+  job.machine.fabric = two_pods();
+  job.chips = 128;
+  job.add_call(CallKind::all_gather, job.add_group("world", strided(0, 1, 128)),
+               {phase_of(Pattern::ring, 5)});
+  const System system = job.place();
+  std::vector<std::string> names;
+  for (const LinkUse& use : system.variables[0].uses) {
+    const LinkInfo& link = system.links[size_t(use.link)];
+    if (link.axis > int8_t(machine::Tier::w)) names.push_back(link.name);
+  }
+  // 63 > 64 and 127 > 0: ToRs of 32 chips, so ToR 1 to 2 and 3 to 0
+  EXPECT_EQ(names, (std::vector<std::string>{"nic down 0", "nic up 63", "nic down 64", "nic up 127",
+                                             "leaf 0>tor 0", "tor 1>leaf 0", "leaf 0>tor 2",
+                                             "tor 3>leaf 0"}));
+}
+
+TEST(Variables, WeightsAreThoseOfTheHealthyLinks) {
+  // A ring of four on X, one link at a quarter of its rate: still one send of 100 bytes on each.
+  Job job;
+  job.add_call(CallKind::all_gather, job.add_group("x", strided(0, 1, 4)),
+               {phase_of(Pattern::ring, 100)});
+  machine::Placement placement;
+  placement.chips = placement.ranks = 16;
+  const auto topology = machine::make_topology(job.machine, 16, {{{"x+ 1>2", {1, 4}}}, 0});
+  const System system = make_system(std::make_shared<lower::Program>(job.program), job.machine,
+                                    *topology, placement, 16);
+  int slow = 0;
+  for (const LinkUse& use : system.variables[0].uses) {
+    const LinkInfo& link = system.links[size_t(use.link)];
+    EXPECT_EQ(use.weight, kWeightOne);
+    EXPECT_EQ(link.healthy_rate, 4 * kGBps);
+    slow += link.rate == kGBps;
+  }
+  EXPECT_EQ(slow, 1);
+}
+
 TEST(Variables, AGroupOfOneHasNone) {
   Job job;
   job.add_call(CallKind::all_reduce, job.add_group("one", strided(0, 1, 1)),

@@ -143,6 +143,23 @@ TEST(Collectives, eight_gpus_take_a_ring_over_the_switch) {
   EXPECT_LT(small, 41'000'000);  // 40 us measured at 32 KiB
 }
 
+// Two servers, ranks in order: the ring leaves a server twice, and what a member sends passes both.
+TEST(Collectives, of_several_pods_wait_for_the_fabric_where_the_ring_leaves_a_pod) {
+  machine::Machine machine = hopper();
+  machine.fabric.pods = 2;
+  machine.fabric.step_ps = 20'000'000;
+  const auto latency = [&](CallKind kind, const std::vector<int64_t>& ranks) {
+    const CallTemplate call = make(kind, 1 << 20, ranks, machine, 16);
+    const PhaseTemplate& phase = call.phases.at(0);
+    return phase.steps * phase.step_ps + phase.fixed_ps - 14'000'000;
+  };
+  EXPECT_EQ(latency(CallKind::all_gather, first(16)), 13 * 1'900'000 + 2 * 20'000'000);
+  EXPECT_EQ(latency(CallKind::all_gather, first(8)), 7 * 1'900'000);
+  EXPECT_EQ(latency(CallKind::all_gather, {0, 8}), 20'000'000);            // one step
+  EXPECT_EQ(latency(CallKind::all_gather, {0, 8, 1, 9}), 3 * 20'000'000);  // never inside
+  EXPECT_EQ(latency(CallKind::all_to_all, first(16)), 2 * 20'000'000);
+}
+
 TEST(Collectives, send_to_every_member_what_is_theirs) {
   const machine::Machine machine = trainium(1);
   const CallTemplate all = make(CallKind::all_to_all, 16 * 1000, first(16), machine, 16);

@@ -40,6 +40,52 @@ TEST(Torus, reaches_every_present_chip_in_cut_tori) {
   }
 }
 
+// X x Y x Z chips cut across Z: X Y links forward and as many over the wrap, each way.
+TEST(Torus, has_two_planes_of_links_each_way_across_its_middle) {
+  for (const auto& [x, y, z] : {std::array{4, 4, 4}, {3, 5, 6}, {16, 4, 8}}) {
+    const auto topology = make_topology(torus_machine(x, y, z, x * y * z), x * y * z);
+    const auto is_low = [&](int32_t chip) { return chip < x * y * z / 2; };
+    int64_t up = 0, down = 0;
+    for (int32_t id = 0; id < topology->link_count(); ++id) {
+      const Link link = topology->link(id);
+      up += is_low(link.from_node) && !is_low(link.to_node);
+      down += !is_low(link.from_node) && is_low(link.to_node);
+    }
+    EXPECT_EQ(up, 2 * x * y);
+    EXPECT_EQ(down, 2 * x * y);
+  }
+}
+
+TEST(Torus, joins_ring_neighbours_by_one_link) {
+  const auto topology = make_topology(torus_machine(4, 3, 5, 60), 60);
+  for (int32_t chip = 0; chip < 60; ++chip) {
+    const int32_t x = chip % 4, y = chip / 4 % 3, z = chip / 12;
+    for (const int32_t other : {(x + 1) % 4 + 4 * y + 12 * z, x + 4 * ((y + 1) % 3) + 12 * z,
+                                x + 4 * y + 12 * ((z + 1) % 5)}) {
+      EXPECT_EQ(topology->hops(chip, other), 1);
+      EXPECT_EQ(topology->hops(other, chip), 1);
+    }
+  }
+}
+
+// A large torus: the distance is the sum of the shorter ways round.
+TEST(Torus, of_8960_chips_takes_shortest_paths_between_random_pairs) {
+  const auto topology = make_topology(torus_machine(16, 20, 28, 4), 8960);
+  EXPECT_EQ(topology->link_count(), 6 * 8960);
+  const auto round = [](int a, int b, int extent) {
+    const int forward = (b - a + extent) % extent;
+    return std::min(forward, extent - forward);
+  };
+  std::mt19937 random(13);
+  for (int i = 0; i < 2000; ++i) {
+    const int32_t from = int32_t(random() % 8960), to = int32_t(random() % 8960);
+    expect_path(*topology, from, to);
+    EXPECT_EQ(topology->hops(from, to), round(from % 16, to % 16, 16) +
+                                            round(from / 16 % 20, to / 16 % 20, 20) +
+                                            round(from / 320, to / 320, 28));
+  }
+}
+
 TEST(Torus, goes_by_dimension_order) {
   const auto topology = make_topology(torus_machine(4, 4, 4, 16), 64);
   EXPECT_EQ(names(*topology, 0, 21), "x+ 0>1 y+ 1>5 z+ 5>21 ");
