@@ -22,12 +22,10 @@ class Job:
     Attributes:
         machine: with its overrides applied.
         placement: chips, ranks, ranks_per_chip and ranks_per_server.
-        overrides: the assignments that were applied, as "key=value".
     """
 
     machine: _core.Machine
     placement: _core.Placement
-    overrides: tuple[str, ...] = ()
 
     @property
     def capacity_bytes(self) -> int:
@@ -89,4 +87,4 @@ def make_job(
         machine = machines.load(machine, assignments)
     place = machines.placement(machine, chips, ranks, ranks_per_chip)
     machines.topology(machine, place.chips)
-    return Job(machine, place, assignments)
+    return Job(machine, place)

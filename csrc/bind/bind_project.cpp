@@ -118,14 +118,12 @@ void bind_projection(py::module_& module) {
 }
 
 std::shared_ptr<Run> run_project(std::shared_ptr<workload::Workload> workload,
-                                 const machine::Machine& machine, int64_t chips, int64_t ranks,
-                                 int64_t ranks_per_chip, int64_t step, int64_t tokens_per_step,
-                                 int64_t top, bool advise, bool interval, bool fold,
-                                 std::shared_ptr<Progress> progress) {
+                                 const machine::Machine& machine,
+                                 const machine::Placement& placement, int64_t step,
+                                 int64_t tokens_per_step, int64_t top, bool advise, bool interval,
+                                 bool fold, std::shared_ptr<Progress> progress) {
   ProjectOptions options;
-  options.chips = chips;
-  options.ranks = ranks;
-  options.ranks_per_chip = ranks_per_chip;
+  options.placement = placement;
   options.step = step;
   options.tokens_per_step = tokens_per_step;
   options.top = top;
@@ -176,10 +174,10 @@ void bind_project(py::module_& module) {
           [](const Run& run) { return std::const_pointer_cast<simulate::Timeline>(run.timeline); })
       .def_readonly("cohorts", &Run::cohorts)
       .def("task_columns", task_columns, py::arg("ranks"));
-  module.def("project_step", run_project, py::arg("workload"), py::arg("machine"), py::arg("chips"),
-             py::arg("ranks"), py::arg("ranks_per_chip"), py::arg("step"),
-             py::arg("tokens_per_step"), py::arg("top"), py::arg("advise"), py::arg("interval"),
-             py::arg("fold"), py::arg("progress"), py::call_guard<py::gil_scoped_release>());
+  module.def("project_step", run_project, py::arg("workload"), py::arg("machine"),
+             py::arg("placement"), py::arg("step"), py::arg("tokens_per_step"), py::arg("top"),
+             py::arg("advise"), py::arg("interval"), py::arg("fold"), py::arg("progress"),
+             py::call_guard<py::gil_scoped_release>());
   module.def("input_group_of", &project::input_group_of, py::arg("key"));
   module.def("estimate_trace_bytes", &report::estimate_trace_bytes, py::arg("run"),
              py::arg("ranks"));

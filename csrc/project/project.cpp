@@ -24,15 +24,12 @@ void add_guess(Projection& projection, lower::Guess guess) {
 
 // A script that formed no process group was recorded as a world of one rank, and uses one however
 // many chips were asked for.
-Case make_case(std::shared_ptr<const workload::Workload> workload, const machine::Machine& machine,
-               const ProjectOptions& options) {
+Case make_case(std::shared_ptr<const workload::Workload> workload, const ProjectOptions& options) {
   Case result;
   result.workload = std::move(workload);
   const workload::Workload& of = *result.workload;
   const bool is_distributed = of.world_size > 1;
-  int64_t chips = options.chips, ranks = options.ranks;
-  if (chips == 0 && ranks == 0) ranks = of.world_size;
-  result.placement = machine::make_placement(machine, chips, ranks, options.ranks_per_chip);
+  result.placement = options.placement;
   TRN_CHECK(!is_distributed || result.placement.ranks == of.world_size, project,
             "the script ran as " + std::to_string(of.world_size) + " ranks, but " +
                 std::to_string(result.placement.chips) + " chips hold " +
@@ -40,8 +37,6 @@ Case make_case(std::shared_ptr<const workload::Workload> workload, const machine
             "run the script again with --chips " + std::to_string(result.placement.chips));
   result.used_ranks = is_distributed ? result.placement.ranks : 1;
   result.step = workload::choose_step(workload::find_steps(of), options.step);
-  result.lower = options.lower;
-  result.simulate = options.simulate;
   result.fold = options.fold;
   return result;
 }
@@ -201,8 +196,7 @@ void add_variants(const Case& of, const machine::Machine& machine, const Project
   }
   for (const Change& change : changes) machines.push_back(change.machine);
   if (options.progress) options.progress->total = 1 + int64_t(machines.size());
-  const std::vector<int64_t> steps =
-      simulate_variants(of, machines, options.threads, options.progress.get());
+  const std::vector<int64_t> steps = simulate_variants(of, machines, options.progress.get());
   std::vector<int64_t> faster, slower;
   for (size_t i = 0; i < groups.size(); ++i) {
     faster.push_back(steps[2 * i]);
@@ -224,7 +218,7 @@ void add_variants(const Case& of, const machine::Machine& machine, const Project
 
 Run project_step(std::shared_ptr<const workload::Workload> workload,
                  const machine::Machine& machine, const ProjectOptions& options) {
-  const Case of = make_case(std::move(workload), machine, options);
+  const Case of = make_case(std::move(workload), options);
   const Simulated simulated = simulate_case(of, machine);
   if (options.progress) ++options.progress->done;
   const Sweep sweep(*simulated.timeline);

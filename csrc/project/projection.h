@@ -88,16 +88,13 @@ struct Progress {
 };
 
 struct ProjectOptions {
-  int64_t step = -1;                                 // -1: the measured step of find_steps
-  int64_t chips = 0, ranks = 0, ranks_per_chip = 0;  // 0 = from the Workload and the machine
-  int64_t tokens_per_step = -1;                      // overrides
+  machine::Placement placement;
+  int64_t step = -1;             // -1: the measured step of find_steps
+  int64_t tokens_per_step = -1;  // -1: counted in the Workload
   int64_t top = 10;
   bool advise = true, interval = true;
   bool fold = true;  // simulate one rank of each class; the same result either way
-  simulate::SimulateOptions simulate;
-  lower::LowerOptions lower;
   std::shared_ptr<Progress> progress;  // or null
-  int threads = 0;                     // for the simulations beside the first; 0 = all of the host
 };
 
 struct Run {  // everything a report needs

@@ -25,19 +25,18 @@ simulate::Timeline simulate_cohorts(const Simulated& of, const simulate::Simulat
 Simulated simulate_case(const Case& of, const machine::Machine& machine) {
   Simulated result;
   result.program = std::make_shared<const lower::Program>(
-      lower::lower_step(*of.workload, of.step, machine, of.placement, of.lower));
+      lower::lower_step(*of.workload, of.step, machine, of.placement, {}));
   const auto topology = machine::make_topology(machine, of.placement.chips);
   result.unfolded = std::make_shared<const fold::System>(
       fold::make_system(result.program, machine, *topology, of.placement, of.used_ranks));
   result.cohorts =
       of.fold ? fold::fold_system(result.unfolded) : fold::leave_unfolded(result.unfolded);
-  result.timeline =
-      std::make_shared<const simulate::Timeline>(simulate_cohorts(result, of.simulate));
+  result.timeline = std::make_shared<const simulate::Timeline>(simulate_cohorts(result, {}));
   return result;
 }
 
 std::vector<int64_t> simulate_variants(const Case& of,
-                                       const std::vector<machine::Machine>& machines, int threads,
+                                       const std::vector<machine::Machine>& machines,
                                        Progress* progress) {
   std::vector<int64_t> makespans(machines.size(), 0);
   std::atomic<size_t> next{0};
@@ -56,7 +55,7 @@ std::vector<int64_t> simulate_variants(const Case& of,
     }
   };
   const int hardware = int(std::max(1u, std::thread::hardware_concurrency()));
-  const int count = std::min(int(machines.size()), threads > 0 ? threads : hardware);
+  const int count = std::min(int(machines.size()), hardware);
   std::vector<std::thread> pool;
   for (int i = 1; i < count; ++i) pool.emplace_back(work);
   work();

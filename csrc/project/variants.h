@@ -20,8 +20,6 @@ struct Case {
   workload::Step step;
   machine::Placement placement;
   int64_t used_ranks = 1;
-  lower::LowerOptions lower;
-  simulate::SimulateOptions simulate;
   bool fold = true;
 };
 
@@ -33,10 +31,10 @@ struct Simulated {
 };
 Simulated simulate_case(const Case& of, const machine::Machine& machine);
 
-// Makespans, in order. Threads share the machines; the first error is thrown again. `progress`
-// counts each that ends.
+// Makespans, in order. The host's threads share the machines; the first error is thrown again.
+// `progress` counts each that ends.
 std::vector<int64_t> simulate_variants(const Case& of,
-                                       const std::vector<machine::Machine>& machines, int threads,
+                                       const std::vector<machine::Machine>& machines,
                                        Progress* progress);
 
 // Figures of one kind move together to their bounds, each by its own confidence: measured 5 %,

@@ -66,13 +66,15 @@ class Projection:
         return self.figures.interval_low_ps / 1e12, self.figures.interval_high_ps / 1e12
 
     @property
+    def breakdown_ps(self) -> dict[str, int]:
+        """Where the step goes, mean over ranks; sums to step_ps."""
+        names = ("compute", "exposed_communication", "bubble", "host", "stall")
+        return {name: getattr(self.figures.breakdown, f"{name}_ps") for name in names}
+
+    @property
     def breakdown_s(self) -> dict[str, float]:
-        """compute, exposed_communication, bubble, host and stall; mean over ranks, in seconds."""
-        parts = self.figures.breakdown
-        return {
-            name: getattr(parts, f"{name}_ps") / 1e12
-            for name in ("compute", "exposed_communication", "bubble", "host", "stall")
-        }
+        """The same in seconds."""
+        return {name: time_ps / 1e12 for name, time_ps in self.breakdown_ps.items()}
 
     @property
     def fits(self) -> bool:
@@ -208,9 +210,7 @@ def project(
         run = _core.project_step(
             workload,
             job.machine,
-            chips=job.placement.chips,
-            ranks=0,
-            ranks_per_chip=job.placement.ranks_per_chip,
+            placement=job.placement,
             step=-1 if step is None else step,
             tokens_per_step=-1 if tokens_per_step is None else tokens_per_step,
             top=top,
