@@ -88,8 +88,6 @@ void bind_workload(py::module_& module) {
           py::arg("asked") = -1, "The measured step, or whole step number `asked` from 0.")
       .def("outside_step", outside, py::arg("step"))
       .def("replay_allocations", replay_allocations)
-      .def("samples_of", samples_of, py::arg("step"), "Of one rank; -1 when not known.")
-      .def("tokens_of", tokens_of, py::arg("step"), "Of one rank; -1 when not known.")
       .def_property_readonly("modules", [](const Workload& w) { return w.modules; })
       .def_property_readonly("groups",
                              [](const Workload& w) {

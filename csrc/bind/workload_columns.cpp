@@ -221,6 +221,7 @@ py::dict workload_enum_names() {
   out["records.phase"] = names<Phase>(int(Phase::other) + 1, phase_name);
   out["calls.kind"] = names<CallKind>(int(CallKind::barrier) + 1, call_kind_name);
   out["calls.dtype"] = names<DType>(int(DType::other) + 1, dtype_name);
+  out["markers.kind"] = names<MarkerKind>(int(MarkerKind::optimizer_skipped) + 1, marker_kind_name);
   out["storages.kind"] = names<StorageKind>(kStorageKindCount, storage_kind_name);
   return out;
 }

@@ -19,11 +19,19 @@ namespace py = pybind11;
 using WorkloadPointer = std::shared_ptr<workload::Workload>;
 
 py::capsule capsule_of(WorkloadPointer workload) {
-  return py::capsule(new WorkloadPointer(std::move(workload)), "trnsim.Workload",
-                     [](PyObject* capsule) {
-                       delete static_cast<WorkloadPointer*>(
-                           PyCapsule_GetPointer(capsule, "trnsim.Workload"));
-                     });
+  return py::capsule(
+      new WorkloadPointer(std::move(workload)), "trnsim.Workload", [](PyObject* capsule) {
+        delete static_cast<WorkloadPointer*>(PyCapsule_GetPointer(capsule, "trnsim.Workload"));
+      });
+}
+
+workload::MarkerKind marker_kind(const std::string& name) {
+  for (int i = 0; i <= int(workload::MarkerKind::optimizer_skipped); ++i) {
+    if (name == workload::marker_kind_name(workload::MarkerKind(i))) {
+      return workload::MarkerKind(i);
+    }
+  }
+  throw Error(ErrorKind::capture, "no marker kind '" + name + "'");
 }
 
 workload::StorageKind storage_kind(const std::string& name) {
@@ -48,9 +56,8 @@ void bind_recording(py::module_& m) {
   m.def("pop_optimizer", &pop_optimizer);
   m.def("begin_region", &begin_region);
   m.def("end_region", &end_region);
-  m.def("record_marker", [](int kind, int64_t value) {
-    record_marker(workload::MarkerKind(kind), value);
-  });
+  m.def("record_marker",
+        [](const std::string& kind, int64_t value) { record_marker(marker_kind(kind), value); });
   m.def("set_storage_kind", [](const at::Tensor& tensor, const std::string& kind) {
     set_storage_kind(tensor, storage_kind(kind));
   });
@@ -63,26 +70,6 @@ void bind_memory(py::module_& m) {
   m.def("capacity_bytes", &capacity_bytes);
   m.def("set_only_report_out_of_memory", &set_only_report_out_of_memory);
   m.def("out_of_memory_count", &out_of_memory_count);
-  m.def("memory_stats", [](int device) {
-    const auto& stats = allocator_stats(c10::DeviceIndex(device));
-    py::dict result;
-    result["allocated_bytes"] = stats.allocated_bytes;
-    result["allocated_peak"] = stats.allocated_peak;
-    result["requested_bytes"] = stats.requested_bytes;
-    result["requested_peak"] = stats.requested_peak;
-    result["reserved_bytes"] = stats.reserved_bytes;
-    result["reserved_peak"] = stats.reserved_peak;
-    result["allocation_count"] = stats.allocation_count;
-    result["free_count"] = stats.free_count;
-    result["segment_count"] = stats.segment_count;
-    result["live_blocks"] = stats.live_blocks;
-    result["retries"] = stats.retries;
-    result["out_of_memory"] = stats.out_of_memory;
-    return result;
-  });
-  m.def("reset_memory_peaks", [](int device) {
-    reset_allocator_peaks(c10::DeviceIndex(device));
-  });
   m.def("release_cached_memory", &release_cached_memory);
   m.def("live_block_count", &live_block_count);
 }
@@ -107,11 +94,13 @@ void bind_capture(py::module_& m) {
   m.def("device_count", [] { return int(device_count()); });
   m.def("set_device_count", [](int count) { set_device_count(c10::DeviceIndex(count)); });
   m.def("current_device", [] { return int(current_device()); });
-  m.def("set_current_device", [](int device) { set_current_device(c10::DeviceIndex(device)); });
-  m.def("is_known", [](const at::Tensor& tensor) {
-    const Block* const block = block_of(tensor);
-    return block == nullptr || block->known;
-  }, "Does the device tensor have values?");
+  m.def(
+      "is_known",
+      [](const at::Tensor& tensor) {
+        const Block* const block = block_of(tensor);
+        return block == nullptr || block->known;
+      },
+      "Does the device tensor have values?");
   m.def("install_fault_handler", &install_fault_handler);
   bind_recording(m);
   bind_memory(m);

@@ -129,12 +129,19 @@ void add_throughput(const workload::Workload& workload, const workload::Step& st
     }
     return std::nullopt;
   };
-  projection.samples_per_s = rate("samples_per_s", workload::samples_of(workload, step));
+  const workload::Counted counted = workload::counted_in(workload, step);
+  projection.samples_per_s = rate("samples_per_s", counted.samples);
   if (tokens_per_step >= 0) {
     if (step_s > 0) projection.tokens_per_s = double(tokens_per_step) / step_s;
-  } else {
-    projection.tokens_per_s = rate("tokens_per_s", workload::tokens_of(workload, step));
+    return;
   }
+  projection.tokens_per_s = rate("tokens_per_s", counted.tokens);
+  if (!projection.tokens_per_s || counted.token_module < 0) return;
+  const std::string& module = workload.modules[size_t(counted.token_module)];
+  guesses.push_back({"tokens",
+                     "counted from the first embedding, " +
+                         (module.empty() ? "outside modules" : "of module " + module),
+                     "--tokens-per-step gives them"});
 }
 
 void add_cost(const machine::Machine& machine, Projection& projection) {

@@ -7,22 +7,12 @@
 #include <set>
 #include <tuple>
 
+#include "lower/print.h"
+
 namespace trnsim::project {
 namespace {
 
 using lower::QueueKind;
-
-const char* rule_class_name(lower::RuleClass rule_class) {
-  switch (rule_class) {
-    case lower::RuleClass::measured:
-      return "measured";
-    case lower::RuleClass::formula:
-      return "formula";
-    case lower::RuleClass::fallback:
-      return "fallback";
-  }
-  return "formula";
-}
 
 // "memory" for the DMA queues: what bounds such an op is the traffic to HBM.
 std::string bound_name(QueueKind kind) {
@@ -162,7 +152,7 @@ std::vector<OpShare> rank_ops(const lower::Program& program, const workload::Wor
     row.name = op.name;
     row.module = module;
     row.phase = workload::phase_name(op.phase);
-    row.rule_class = rule_class_name(op.rule_class);
+    row.rule_class = lower::rule_class_name(op.rule_class);
     row.count += 1;
     row.time_ps += attribution.op_ps[i];
     row.read_bytes += op.read_bytes;

@@ -7,6 +7,7 @@
 #include <set>
 
 #include "base/hash.h"
+#include "project/shares.h"
 #include "report/trace_writer.h"
 
 namespace trnsim::report {
@@ -75,8 +76,7 @@ TraceWriter::Notes slice_notes(const project::Run& run, const lower::Program& pr
   TraceWriter::Notes notes;
   if (task.kind == TaskKind::call) {
     const lower::CallTemplate& call = program.calls[size_t(task.call)];
-    const std::string& group = program.groups[size_t(call.group)].name;
-    notes.emplace_back("group", group.empty() ? "world" : group);
+    notes.emplace_back("group", project::group_name(program.groups[size_t(call.group)]));
     notes.emplace_back("bytes", std::to_string(call.bytes));
   }
   if (task.op >= 0) {

@@ -13,16 +13,13 @@ namespace {
 struct DTypeFacts {
   const char* name;
   int64_t bytes;
-  bool floating;
 };
 constexpr std::array<DTypeFacts, 19> kDTypes{{
-    {"bool", 1, false},        {"uint8", 1, false},        {"int8", 1, false},
-    {"int16", 2, false},       {"int32", 4, false},        {"int64", 8, false},
-    {"float16", 2, true},      {"bfloat16", 2, true},      {"float32", 4, true},
-    {"float64", 8, true},      {"complex32", 4, false},    {"complex64", 8, false},
-    {"complex128", 16, false}, {"float8_e4m3fn", 1, true}, {"float8_e5m2", 1, true},
-    {"uint16", 2, false},      {"uint32", 4, false},       {"uint64", 8, false},
-    {"other", 1, false},
+    {"bool", 1},        {"uint8", 1},         {"int8", 1},        {"int16", 2},
+    {"int32", 4},       {"int64", 8},         {"float16", 2},     {"bfloat16", 2},
+    {"float32", 4},     {"float64", 8},       {"complex32", 4},   {"complex64", 8},
+    {"complex128", 16}, {"float8_e4m3fn", 1}, {"float8_e5m2", 1}, {"uint16", 2},
+    {"uint32", 4},      {"uint64", 8},        {"other", 1},
 }};
 static_assert(size_t(DType::other) + 1 == kDTypes.size());
 
@@ -32,13 +29,28 @@ const DTypeFacts& facts(DType dtype) { return kDTypes.at(size_t(dtype)); }
 
 int64_t dtype_bytes(DType dtype) { return facts(dtype).bytes; }
 const char* dtype_name(DType dtype) { return facts(dtype).name; }
-bool is_floating(DType dtype) { return facts(dtype).floating; }
 
 DType dtype_from_name(const std::string& name) {
   for (size_t i = 0; i < kDTypes.size(); ++i)
     if (name == kDTypes[i].name) return DType(i);
   throw Error(ErrorKind::workload, "no dtype is called '" + name + "'",
               "use one of PyTorch's names, such as float32 or bfloat16");
+}
+
+const char* marker_kind_name(MarkerKind kind) {
+  switch (kind) {
+    case MarkerKind::optimizer_begin:
+      return "optimizer_begin";
+    case MarkerKind::optimizer_end:
+      return "optimizer_end";
+    case MarkerKind::forward_begin:
+      return "forward_begin";
+    case MarkerKind::step:
+      return "step";
+    case MarkerKind::optimizer_skipped:
+      return "optimizer_skipped";
+  }
+  return "?";
 }
 
 const char* phase_name(Phase phase) {

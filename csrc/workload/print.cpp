@@ -6,22 +6,6 @@
 namespace trnsim::workload {
 namespace {
 
-const char* marker_name(int32_t kind) {
-  switch (MarkerKind(kind)) {
-    case MarkerKind::optimizer_begin:
-      return "optimizer_begin";
-    case MarkerKind::optimizer_end:
-      return "optimizer_end";
-    case MarkerKind::forward_begin:
-      return "forward_begin";
-    case MarkerKind::step:
-      return "step";
-    case MarkerKind::optimizer_skipped:
-      return "optimizer_skipped";
-  }
-  return "?";
-}
-
 std::string call_text(const Workload& workload, int32_t index) {
   const Call& call = workload.calls[size_t(index)];
   const Group& group = workload.groups[size_t(call.group)];
@@ -55,7 +39,7 @@ std::string what(const Workload& workload, const Record& record) {
     case RecordKind::event_wait:
       return "event_wait " + std::to_string(record.payload);
     case RecordKind::marker:
-      return std::string("marker ") + marker_name(record.payload);
+      return std::string("marker ") + marker_kind_name(MarkerKind(record.payload));
   }
   return "?";
 }

@@ -23,12 +23,11 @@ bool is_gradient_work(const Record& record) {
   return record.phase == Phase::backward || record.phase == Phase::optimizer;
 }
 
-// Calls visit(record) for each record that is part of the step.
-template <typename Visit>
-void visit_step(const Workload& workload, const Step& step, const Visit& visit) {
-  const std::vector<uint8_t> outside = outside_step(workload, step);
-  for (int64_t i = step.begin; i < step.end; ++i)
-    if (!outside[size_t(i - step.begin)]) visit(workload.records[size_t(i)]);
+// What an embedding looks up, or null for every other record.
+const TensorSlot* embedded(const Workload& workload, const Record& record) {
+  if (record.kind != RecordKind::op) return nullptr;
+  const Signature& signature = workload.signature_of(record);
+  return signature.op == "aten::embedding" ? signature.input("indices") : nullptr;
 }
 
 }  // namespace
@@ -50,8 +49,8 @@ std::vector<Step> find_steps(const Workload& workload) {
   bool stepped = false;  // an optimizer stepped or was skipped since the boundary
   for (int64_t i = 0; i < int64_t(records.size()); ++i) {
     const Record& record = records[size_t(i)];
-    const bool forward_begins = is_marker(record, MarkerKind::forward_begin) ||
-                                is_differentiable_forward(record);
+    const bool forward_begins =
+        is_marker(record, MarkerKind::forward_begin) || is_differentiable_forward(record);
     if (forward_begins && stepped && !by_hand) {
       close(i, true);
       stepped = false;
@@ -105,33 +104,32 @@ std::vector<uint8_t> outside_step(const Workload& workload, const Step& step) {
   return outside;
 }
 
-int64_t samples_of(const Workload& workload, const Step& step) {
-  int64_t samples = -1;
-  bool fresh = true;
-  visit_step(workload, step, [&](const Record& record) {
-    if (is_gradient_work(record)) fresh = true;
-    if (!is_marker(record, MarkerKind::forward_begin) || !fresh) return;
-    fresh = false;
-    if (record.value >= 0) samples = std::max<int64_t>(samples, 0) + record.value;
-  });
-  return samples;
-}
-
-int64_t tokens_of(const Workload& workload, const Step& step) {
-  int64_t tokens = -1, marked = -1;
-  bool fresh = true;
-  visit_step(workload, step, [&](const Record& record) {
-    if (is_gradient_work(record)) fresh = true;
+Counted counted_in(const Workload& workload, const Step& step) {
+  Counted counted;
+  int64_t marked = -1;
+  bool needs_samples = true, needs_tokens = true;  // of the forward that runs
+  const std::vector<uint8_t> outside = outside_step(workload, step);
+  for (int64_t i = step.begin; i < step.end; ++i) {
+    if (outside[size_t(i - step.begin)]) continue;
+    const Record& record = workload.records[size_t(i)];
+    if (is_gradient_work(record)) needs_samples = needs_tokens = true;
     if (is_marker(record, MarkerKind::step) && record.value >= 0) marked = record.value;
-    if (record.kind != RecordKind::op || !fresh || record.phase == Phase::recomputation) return;
-    const Signature& signature = workload.signature_of(record);
-    if (signature.op != "aten::embedding") return;
-    const TensorSlot* indices = signature.input("indices");
-    if (!indices) return;
-    fresh = false;
-    tokens = std::max<int64_t>(tokens, 0) + indices->meta.element_count();
-  });
-  return marked >= 0 ? marked : tokens;
+    if (is_marker(record, MarkerKind::forward_begin) && needs_samples) {
+      needs_samples = false;
+      if (record.value >= 0) counted.samples = std::max<int64_t>(counted.samples, 0) + record.value;
+    }
+    if (!needs_tokens || record.phase == Phase::recomputation) continue;
+    const TensorSlot* indices = embedded(workload, record);
+    if (!indices) continue;
+    needs_tokens = false;
+    if (counted.tokens < 0) counted.token_module = record.module;
+    counted.tokens = std::max<int64_t>(counted.tokens, 0) + indices->meta.element_count();
+  }
+  if (marked >= 0) {
+    counted.tokens = marked;
+    counted.token_module = -1;
+  }
+  return counted;
 }
 
 }  // namespace trnsim::workload

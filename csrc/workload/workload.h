@@ -53,7 +53,6 @@ int64_t dtype_bytes(DType dtype);
 // PyTorch's name without "torch.": "float32", "bool".
 const char* dtype_name(DType dtype);
 DType dtype_from_name(const std::string& name);  // throws workload Error
-bool is_floating(DType dtype);
 
 struct TensorMeta {
   DType dtype = DType::float32;
@@ -112,7 +111,7 @@ enum class RecordKind : uint8_t {
   host_read,     // the host waits for a device value: item(), .cpu(), synchronize; uses optional
   event_record,  // payload = event id
   event_wait,    // the record's stream waits for payload = event id
-  marker         // payload = MarkerKind; see Marker
+  marker         // payload = MarkerKind
 };
 
 enum class MarkerKind : int32_t {
@@ -122,6 +121,7 @@ enum class MarkerKind : int32_t {
   step,              // torch.trn.step(); value = tokens or -1
   optimizer_skipped  // GradScaler skipped it; value = id
 };
+const char* marker_kind_name(MarkerKind kind);
 
 enum class Phase : uint8_t { forward, recomputation, backward, optimizer, other };
 const char* phase_name(Phase phase);
@@ -144,7 +144,7 @@ struct Record {
 
 struct TensorUse {
   int32_t storage = -1;  // -1: a number of the host, or a tensor without bytes
-  int32_t version = 0;  // of an input: what it reads; of an output: what it leaves
+  int32_t version = 0;   // of an input: what it reads; of an output: what it leaves
 };
 
 // Ordered by precedence in reports. Set by capture when known, refined by classify_storages.
@@ -320,8 +320,11 @@ MemoryPeak replay_allocations(const Workload& workload);
 // (micro-batches); -1 when not known. A pass begins with the step and after each backward; in it
 // the first module called gives the samples and the first embedding the tokens.
 // torch.trn.step(tokens=) wins.
-int64_t samples_of(const Workload& workload, const Step& step);
-int64_t tokens_of(const Workload& workload, const Step& step);
+struct Counted {
+  int64_t samples = -1, tokens = -1;
+  int32_t token_module = -1;  // of the first embedding; -1 when the script marked the tokens
+};
+Counted counted_in(const Workload& workload, const Step& step);
 
 // One line per record, as `trnsim` prints a Workload.
 std::string print_record(const Workload& workload, int64_t record);

@@ -14,11 +14,13 @@ from torch import nn
 from torch.utils.checkpoint import checkpoint
 
 import trnsim.device  # noqa: F401
+from trnsim import _core, _torch
 from trnsim.capture.hooks import StopCapture
 from trnsim.capture.script import start_capture, stop_capture
 from trnsim.capture.world import World
+from trnsim.errors import CaptureError
 
-_MARKERS = ["optimizer_begin", "optimizer_end", "forward_begin", "step", "optimizer_skipped"]
+_MARKERS = _core.workload_enum_names()["markers.kind"]
 
 
 class Held:
@@ -219,6 +221,24 @@ def test_a_step_that_the_scaler_skips_is_marked():
     assert [one.whole for one in held.workload.find_steps()] == [True]
 
 
+def test_an_optimizer_whose_only_step_is_skipped_counts_with_its_parameters():
+    with capture() as held:
+        weight = nn.Parameter(torch.full((5,), float("inf"), device="trn"))
+        optimizer = torch.optim.SGD([weight], 0.1)
+        scaler = torch.amp.GradScaler("trn")
+        scaler.scale((weight * weight).sum()).backward()
+        scaler.step(optimizer)
+        scaler.update()
+        del weight, optimizer
+    assert markers(held.workload) == [("optimizer_skipped", 0)]
+    assert held.workload.parameter_count == 5
+
+
+def test_a_marker_of_no_kind_is_refused():
+    with pytest.raises(CaptureError, match="no marker kind 'forward'"):
+        _torch.record_marker("forward", 1)
+
+
 def test_an_optimizer_that_fails_does_not_leave_its_phase_behind():
     class Failing(torch.optim.SGD):
         fails = True
@@ -271,8 +291,6 @@ def test_storages_of_parameters_buffers_and_inputs_are_known_as_such():
         model(torch.ones(4, 8).to("trn"))
         del model
     kinds = held.workload.to_columns()["storages"]["kind"].tolist()
-    from trnsim import _core
-
     names = [_core.workload_enum_names()["storages.kind"][kind] for kind in kinds]
     assert names.count("parameter") == 4
     assert names.count("buffer") == 3

@@ -237,7 +237,7 @@ def test_a_script_that_catches_everything_still_stops_after_its_step(script, cap
 def test_a_script_without_a_process_group_uses_one_of_the_chips(script):
     result = run_script(script("step()\n"), world=World(0, 64, 64))
     assert result.workload.world_size == 1
-    assert result.messages == ["1 of 64 chips used: the script is not distributed"]
+    assert result.workload.notes == ["1 of 64 chips used: the script is not distributed"]
 
 
 def test_a_script_with_a_process_group_uses_all_ranks(script):
@@ -251,7 +251,7 @@ def test_a_script_with_a_process_group_uses_all_ranks(script):
     )
     result = run_script(path, world=World(0, 64, 64))
     assert result.workload.world_size == 64
-    assert result.messages == []
+    assert result.workload.notes == []
 
 
 def test_a_script_that_spawns_its_ranks_runs_the_captured_one_in_process(script, capsys):
@@ -295,7 +295,7 @@ def test_point_to_point_with_other_ranks_is_noted(script):
         """
     )
     result = run_script(path, world=World(0, 2))
-    assert any("point-to-point" in message for message in result.messages)
+    assert any("point-to-point" in note for note in result.workload.notes)
 
 
 GPT_DDP = """

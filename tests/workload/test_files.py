@@ -310,4 +310,3 @@ def test_steps_and_memory_are_those_of_the_arithmetic():
     assert peak.allocated_bytes == 2048 and peak.reserved_bytes == 2 << 20
     assert peak.by_kind["parameter"] == 1024 and peak.by_kind["temporary"] == 1024
     assert workload.outside_step(step).tolist() == [0, 0]
-    assert workload.samples_of(step) == -1 and workload.tokens_of(step) == -1

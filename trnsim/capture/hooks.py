@@ -24,9 +24,6 @@ from trnsim import _torch
 
 _graph_task = torch._C._current_graph_task_id
 
-# Of workload.h's MarkerKind.
-_OPTIMIZER_BEGIN, _OPTIMIZER_END, _FORWARD_BEGIN, _STEP, _OPTIMIZER_SKIPPED = range(5)
-
 
 class StopCapture(BaseException):
     """Ends a script once enough steps are recorded; not an Exception, so that scripts pass it."""
@@ -123,7 +120,6 @@ class Hooks:
         self._optimizer_ids: weakref.WeakKeyDictionary[Any, int] = weakref.WeakKeyDictionary()
         self._optimizer_count = 0
         self._with_state: weakref.WeakSet[Any] = weakref.WeakSet()
-        self._counted: set[int] = set()
         self._stepped = False
         self._steps = 0
         self._handles: list[Any] = []
@@ -176,7 +172,7 @@ class Hooks:
             self._steps += 1
         if self.stop_after_step is not None and self._steps >= self.stop_after_step:
             raise StopCapture  # again at each forward, where a script catches all exceptions
-        _torch.record_marker(_FORWARD_BEGIN, samples)
+        _torch.record_marker("forward_begin", samples)
 
     def _add_parameter(self, parameter: torch.Tensor) -> None:
         if parameter in self._known_parameters or torch.nn.parameter.is_lazy(parameter):
@@ -210,19 +206,17 @@ class Hooks:
         if optimizer not in self._optimizer_ids:
             self._optimizer_ids[optimizer] = self._optimizer_count
             self._optimizer_count += 1
+            self._add_parameters(optimizer)
         return self._optimizer_ids[optimizer]
 
     def _before_step(self, optimizer: Any, args: Any, kwargs: Any) -> None:
         identity = self._id_of(optimizer)
-        if identity not in self._counted:
-            self._counted.add(identity)
-            self._add_parameters(optimizer)
         running = self._thread.optimizers
         if running and len(running) != _enclosing_steps():  # an earlier step raised an exception
             while running:
                 self._leave_optimizer()
         if not running:
-            _torch.record_marker(_OPTIMIZER_BEGIN, identity)
+            _torch.record_marker("optimizer_begin", identity)
         running.append(optimizer)
         _torch.push_optimizer()
 
@@ -235,7 +229,7 @@ class Hooks:
     def _after_step(self, optimizer: Any, args: Any, kwargs: Any) -> None:
         self._leave_optimizer()
         if not self._thread.optimizers:
-            _torch.record_marker(_OPTIMIZER_END, self._id_of(optimizer))
+            _torch.record_marker("optimizer_end", self._id_of(optimizer))
             self._stepped = True
         if optimizer not in self._with_state:
             self._with_state.add(optimizer)
@@ -254,7 +248,7 @@ class Hooks:
             self._stepped = False
             result = original(scaler, optimizer, *args, **kwargs)
             if not self._stepped:
-                _torch.record_marker(_OPTIMIZER_SKIPPED, self._id_of(optimizer))
+                _torch.record_marker("optimizer_skipped", self._id_of(optimizer))
             self._stepped = True
             return result
 

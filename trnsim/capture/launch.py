@@ -37,7 +37,7 @@ def _note(world: World, started: int) -> None:
 
 
 def start_in_process(original: Callable[..., Any]) -> Callable[..., Any]:
-    """Replaces ``torch.multiprocessing.start_processes``."""
+    """Replaces ``torch.multiprocessing.start_processes``, and its ``spawn``."""
 
     @functools.wraps(original)
     def start_processes(
@@ -57,11 +57,6 @@ def start_in_process(original: Callable[..., Any]) -> Callable[..., Any]:
         return None if join else _EndedProcesses()
 
     return start_processes
-
-
-def spawn_in_process(original: Callable[..., Any]) -> Callable[..., Any]:
-    """Replaces ``torch.multiprocessing.spawn``."""
-    return start_in_process(original)
 
 
 def launch_in_process(original: Callable[..., Any]) -> Callable[..., Any]:

@@ -94,8 +94,8 @@ def during_capture(hooks: Hooks) -> tuple[Patch, ...]:
             uncompiled,
             "torch's compilers write code for devices that they know",
         ),
-        Patch("torch.multiprocessing", "spawn", launch.spawn_in_process, _LAUNCH),
-        Patch("torch.multiprocessing.spawn", "spawn", launch.spawn_in_process, _LAUNCH),
+        Patch("torch.multiprocessing", "spawn", launch.start_in_process, _LAUNCH),
+        Patch("torch.multiprocessing.spawn", "spawn", launch.start_in_process, _LAUNCH),
         Patch("torch.multiprocessing", "start_processes", launch.start_in_process, _LAUNCH),
         Patch("torch.multiprocessing.spawn", "start_processes", launch.start_in_process, _LAUNCH),
         Patch(

@@ -16,7 +16,7 @@ import runpy
 import sys
 import types
 from collections.abc import Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from typing import Any
 
 import torch
@@ -39,13 +39,11 @@ class CaptureResult:
         workload: everything that was recorded.
         exit_code: the script's own; 1 after an exception, as Python has it.
         exception: what ended the script, its traceback already printed, or None.
-        messages: what capture had to guess or leave out, one line each.
     """
 
     workload: Workload
     exit_code: int = 0
     exception: BaseException | None = None
-    messages: list[str] = field(default_factory=list)
 
 
 @dataclass
@@ -186,7 +184,7 @@ def run_script(
         run.restore()
     if run.exit_code == 0 and not work:
         raise CaptureError(_no_op_ran(path_or_module, seen))
-    return CaptureResult(workload, run.exit_code, run.exception, list(workload.notes))
+    return CaptureResult(workload, run.exit_code, run.exception)
 
 
 def _devices_of_tensors(hooks: Hooks) -> list[str]:

@@ -16,8 +16,6 @@ from . import _C, properties
 if TYPE_CHECKING:
     from trnsim import _core
 
-_MARKER_FORWARD_BEGIN = 2  # of workload.h's MarkerKind
-
 
 def install(machine: _core.Machine, ranks_per_chip: int = 0) -> None:
     """Events tell simulated time on `machine` from here on, and the device's properties are its.
@@ -97,13 +95,14 @@ def _as_one_step(workload: _core.Workload) -> _core.Workload:
     """The same records as one step of one rank: no step ends, nothing is outside, no calls."""
     from trnsim import _core
 
-    kinds = _core.workload_enum_names()["records.kind"]
+    names = _core.workload_enum_names()
+    kinds, markers = names["records.kind"], names["markers.kind"]
     tables = workload.to_columns()
     rows = {name: column.copy() for name, column in tables["records"].items()}
     for kind in ("marker", "call", "wait"):
         chosen = rows["kind"] == kinds.index(kind)
         rows["kind"][chosen] = kinds.index("marker")
-        rows["payload"][chosen] = _MARKER_FORWARD_BEGIN
+        rows["payload"][chosen] = markers.index("forward_begin")
         rows["signature"][chosen] = -1
     rows["no_grad"][:] = 0
     return _core.Workload.from_columns({**tables, "records": rows})

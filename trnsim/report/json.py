@@ -41,7 +41,7 @@ def to_json(projection: Projection) -> dict[str, Any]:
         "step_time_interval_s": list(projection.step_time_interval_s),
         "interval_basis": p.interval_basis,
         "breakdown_s": projection.breakdown_s,
-        "breakdown_ps": _breakdown_ps(p.breakdown),
+        "breakdown_ps": projection.breakdown_ps,
         "engine_busy": dict(p.engine_busy),
         "exposed_by_group": {k: v / 1e12 for k, v in p.exposed_by_group_ps.items()},
         "mfu": p.mfu,
@@ -82,11 +82,6 @@ def to_json(projection: Projection) -> dict[str, Any]:
         "version": trnsim.__version__,
     }
     return _finite(document)
-
-
-def _breakdown_ps(parts: Any) -> dict[str, int]:
-    names = ("compute", "exposed_communication", "bubble", "host", "stall")
-    return {name: getattr(parts, f"{name}_ps") for name in names}
 
 
 def _share(time_ps: int, step_ps: int) -> float:

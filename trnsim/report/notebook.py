@@ -8,7 +8,7 @@ from html import escape
 from typing import TYPE_CHECKING
 
 from trnsim.report import words
-from trnsim.report.terminal import PARTS, summary, title
+from trnsim.report.terminal import summary, title
 
 if TYPE_CHECKING:
     from trnsim.project import Projection
@@ -27,11 +27,10 @@ def to_html(projection: Projection) -> str:
     p = projection.figures
     step = p.step_ps or 1
     cells, labels = [], []
-    for name, label, _ in PARTS:
-        time_ps = getattr(p.breakdown, f"{name}_ps")
+    for name, time_ps in projection.breakdown_ps.items():
         if time_ps == 0:
             continue
-        text = f"{label} {words.percent(time_ps / step)}"
+        text = f"{name.replace('_', ' ')} {words.percent(time_ps / step)}"
         cells.append(
             f'<div title="{escape(text)}" style="width:{100 * time_ps / step:.3f}%;'
             f'background:{_COLOURS[name]}"></div>'

@@ -17,14 +17,14 @@ if TYPE_CHECKING:
 
 PLAIN_COLUMNS = 100
 MIN_GAIN = 0.01
-# What each part of the breakdown is called, and its colour on a terminal.
-PARTS = (
-    ("compute", "compute", "green"),
-    ("exposed_communication", "exposed communication", "yellow"),
-    ("bubble", "bubble", "magenta"),
-    ("host", "host", "cyan"),
-    ("stall", "stall", "red"),
-)
+# Of the parts of the breakdown.
+_COLOURS = {
+    "compute": "green",
+    "exposed_communication": "yellow",
+    "bubble": "magenta",
+    "host": "cyan",
+    "stall": "red",
+}
 NOT_MODELLED = "What is not modelled: README.md, 'What is not modelled'."
 
 
@@ -189,16 +189,15 @@ def _breakdown(projection: Projection, console: Console) -> None:
     table = _table(console, ("", "left"), ("time", "right"), ("share", "right"), ("", "left"))
     table.show_header = False
     step = p.step_ps or 1
-    for name, label, colour in PARTS:
-        time_ps = getattr(p.breakdown, f"{name}_ps")
+    for name, time_ps in projection.breakdown_ps.items():
         if time_ps == 0 and name not in ("compute", "exposed_communication"):
             continue
         share = time_ps / step
         table.add_row(
-            label,
+            name.replace("_", " "),
             words.duration(time_ps / 1e12),
             words.percent(share),
-            _bar(console, share, colour),
+            _bar(console, share, _COLOURS[name]),
         )
         if name == "exposed_communication" and p.exposed_by_group_ps:
             for group, group_ps in sorted(p.exposed_by_group_ps.items(), key=lambda g: -g[1]):

@@ -51,7 +51,6 @@ void bind_runtime(py::module_& module) {
   bind_memory_history(module);
   module.def("set_event_clock", &install_clock, py::arg("clock"),
              "Installs clock(event_id) -> picoseconds, or with None the host's own clock.");
-  module.def("has_event_clock", &has_event_clock);
   module.def("set_host_clock_warning", &install_warning, py::arg("warn"));
   module.def(
       "default_stream", [](int device) { return parts(default_stream(c10::DeviceIndex(device))); },
@@ -70,12 +69,6 @@ void bind_runtime(py::module_& module) {
   module.def(
       "default_generator", [](int device) { return default_generator(c10::DeviceIndex(device)); },
       py::arg("device"));
-  module.def(
-      "cpu_generator_for",
-      [](const at::Generator& generator) {
-        return cpu_generator_for(generator, generator.device().index());
-      },
-      py::arg("generator"), "The CPU generator that stands at a trn generator's place.");
   module.def(
       "mark_step", [](int64_t tokens) { record_marker(workload::MarkerKind::step, tokens); },
       py::arg("tokens"), "The end of a step; -1 tokens = not known.");

@@ -46,35 +46,37 @@ int64_t set_rows(Cost& cost, const Signature& signature, const Target& target, A
   return row_tiles(cost.elements / axis.length, target);
 }
 
-CostFunction softmax(bool is_log) {
+// add_tile(core, n, target, cost): the cycles of one tile of rows of n elements.
+template <typename AddTile>
+CostFunction over_rows(AddTile add_tile) {
   return [=](const Signature& signature, const Target& target) {
     Cost cost = make_cost(signature, target, "softmax", Fusion::rows);
     const Axis axis = axis_of(signature, signature.inputs[0].meta);
     const int64_t tiles = set_rows(cost, signature, target, axis);
     if (!target.is_neuron() || cost.elements == 0) return cost;
-    const Instructions core(target, is_narrow(signature));
-    const int64_t n = axis.length, mii = target.core().min_cycles;
-    // max, reciprocal (or the shift by the logarithm of the sum), scale
-    cost.vector_cycles = tiles * (core.reduce(n) + mii + core.tensor_scalar(n));
-    cost.scalar_cycles = tiles * (core.activation_reduce(n) + (is_log ? mii : 0));
+    add_tile(Instructions(target, is_narrow(signature)), axis.length, target, cost);
+    cost.vector_cycles *= tiles;
+    cost.scalar_cycles *= tiles;
     return cost;
   };
 }
 
+CostFunction softmax(bool is_log) {
+  return over_rows([=](const Instructions& core, int64_t n, const Target& target, Cost& cost) {
+    const int64_t mii = target.core().min_cycles;
+    // max, reciprocal (or the shift by the logarithm of the sum), scale
+    cost.vector_cycles = core.reduce(n) + mii + core.tensor_scalar(n);
+    cost.scalar_cycles = core.activation_reduce(n) + (is_log ? mii : 0);
+  });
+}
+
 CostFunction softmax_backward(bool is_log) {
-  return [=](const Signature& signature, const Target& target) {
-    Cost cost = make_cost(signature, target, "softmax", Fusion::rows);
-    const Axis axis = axis_of(signature, signature.inputs[0].meta);
-    const int64_t tiles = set_rows(cost, signature, target, axis);
-    if (!target.is_neuron() || cost.elements == 0) return cost;
-    const Instructions core(target, is_narrow(signature));
-    const int64_t n = axis.length;
+  return over_rows([=](const Instructions& core, int64_t n, const Target&, Cost& cost) {
     // y * (dy - sum(y * dy)); for the logarithm dy - exp(y) * sum(dy)
     const int64_t product = is_log ? 0 : core.tensor_tensor(n);
-    cost.vector_cycles = tiles * (product + core.reduce(n) + core.select(n));
-    if (is_log) cost.scalar_cycles = tiles * core.activation(n);
-    return cost;
-  };
+    cost.vector_cycles = product + core.reduce(n) + core.select(n);
+    if (is_log) cost.scalar_cycles = core.activation(n);
+  });
 }
 
 int64_t classes_of(const TensorMeta& input) {

@@ -69,7 +69,7 @@ TEST(Steps, MicroBatchesAndSeveralOptimizersAreOneStep) {
   const auto steps = find_steps(b.workload);
   ASSERT_EQ(steps.size(), 1u);
   EXPECT_EQ(steps[0].optimizer_count, 2);
-  EXPECT_EQ(samples_of(b.workload, steps[0]), 12);
+  EXPECT_EQ(counted_in(b.workload, steps[0]).samples, 12);
 }
 
 TEST(Steps, ASkippedOptimizerStepCounts) {
@@ -114,7 +114,8 @@ TEST(Steps, MarksOfTheScriptWin) {
   const auto steps = find_steps(b.workload);
   ASSERT_EQ(steps.size(), 2u);
   EXPECT_EQ(steps[0].end, 13);
-  EXPECT_EQ(tokens_of(b.workload, steps[0]), 1000);
+  EXPECT_EQ(counted_in(b.workload, steps[0]).tokens, 1000);
+  EXPECT_EQ(counted_in(b.workload, steps[0]).token_module, -1);
 }
 
 TEST(Steps, EvaluationIsOutsideAndClippingInside) {
@@ -153,8 +154,10 @@ TEST(Steps, TokensAreTheFirstEmbeddingOfEachPass) {
     b.op(kOp, Phase::backward);
   }
   const Step step = choose_step(find_steps(b.workload), -1);
-  EXPECT_EQ(tokens_of(b.workload, step), 32);
-  EXPECT_EQ(samples_of(b.workload, step), 4);
+  const Counted counted = counted_in(b.workload, step);
+  EXPECT_EQ(counted.tokens, 32);
+  EXPECT_EQ(counted.token_module, 0);
+  EXPECT_EQ(counted.samples, 4);
 }
 
 }  // namespace
