@@ -3,15 +3,14 @@
 //
 // Errors that a user can act on, and checks of our own invariants.
 //
-// Error carries what happened, which value, and what to change (the hint). Its kind becomes the
-// Python exception class: machine -> MachineError, capture -> CaptureError, ..., all under
-// TrnSimError. TRN_CHECK guards doors (user input); TRN_ASSERT states an invariant of ours and
-// stays on in release builds.
+// Error carries what happened, which value, and what to change (the hint). In _core its kind
+// becomes the Python exception class: machine -> MachineError, workload -> WorkloadError, ..., all
+// under TrnSimError; in _torch every kind becomes CaptureError. TRN_CHECK guards doors (user
+// input); TRN_ASSERT states an invariant of ours and stays on in release builds.
 #pragma once
 
 #include <stdexcept>
 #include <string>
-#include <utility>
 
 namespace trnsim {
 
@@ -19,16 +18,12 @@ enum class ErrorKind { machine, workload, capture, lower, simulate, project, rep
 
 class Error : public std::runtime_error {
  public:
-  Error(ErrorKind kind, const std::string& message, std::string hint = {})
-      : std::runtime_error(hint.empty() ? message : message + ": " + hint),
-        kind_(kind),
-        hint_(std::move(hint)) {}
+  Error(ErrorKind kind, const std::string& message, const std::string& hint = {})
+      : std::runtime_error(hint.empty() ? message : message + ": " + hint), kind_(kind) {}
   ErrorKind kind() const { return kind_; }
-  const std::string& hint() const { return hint_; }
 
  private:
   ErrorKind kind_;
-  std::string hint_;
 };
 
 [[noreturn]] void fail_assertion(const char* condition, const char* file, int line,
@@ -36,12 +31,12 @@ class Error : public std::runtime_error {
 
 }  // namespace trnsim
 
-#define TRN_CHECK(condition, kind, ...)                                                 \
-  do {                                                                                  \
-    if (!(condition)) throw ::trnsim::Error(::trnsim::ErrorKind::kind, __VA_ARGS__);    \
+#define TRN_CHECK(condition, kind, ...)                                              \
+  do {                                                                               \
+    if (!(condition)) throw ::trnsim::Error(::trnsim::ErrorKind::kind, __VA_ARGS__); \
   } while (false)
 
-#define TRN_ASSERT(condition, message)                                                  \
-  do {                                                                                  \
+#define TRN_ASSERT(condition, message)                                                   \
+  do {                                                                                   \
     if (!(condition)) ::trnsim::fail_assertion(#condition, __FILE__, __LINE__, message); \
   } while (false)

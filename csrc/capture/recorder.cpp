@@ -13,6 +13,7 @@
 #include <atomic>
 #include <mutex>
 #include <unordered_map>
+#include <unordered_set>
 
 #include "base/error.h"
 #include "capture/runtime/allocator.h"
@@ -169,6 +170,20 @@ struct Recorder {
     modules[size_t(sequence)] = record.module;
   }
 
+  // Each written storage once, also when several arguments share it.
+  void bump_versions(std::span<Block* const> mutated) {
+    const bool is_short = mutated.size() <= 8;  // then comparing is quicker than hashing
+    std::unordered_set<Block*> seen;
+    for (size_t i = 0; i < mutated.size(); ++i) {
+      Block* const block = mutated[i];
+      if (storage_of(block) < 0) continue;
+      const auto before = mutated.first(i);
+      const bool is_new = is_short ? std::find(before.begin(), before.end(), block) == before.end()
+                                   : seen.insert(block).second;
+      if (is_new) ++block->version;
+    }
+  }
+
   void add_uses(Record& record, std::span<Block* const> inputs, std::span<Block* const> outputs,
                 std::span<Block* const> mutated) {
     record.uses_begin = int64_t(workload.uses.size());
@@ -177,15 +192,7 @@ struct Recorder {
       const int32_t storage = storage_of(block);
       workload.uses.push_back({storage, storage < 0 ? 0 : block->version});
     }
-    // Each written storage is bumped once, also when several arguments share it.
-    for (size_t i = 0; i < mutated.size(); ++i) {
-      Block* const block = mutated[i];
-      if (storage_of(block) < 0) continue;
-      bool seen = false;
-      const size_t first = i > 8 ? i - 8 : 0;  // lists of views of one storage are neighbours
-      for (size_t j = first; j < i && !seen; ++j) seen = mutated[j] == block;
-      if (!seen) ++block->version;
-    }
+    bump_versions(mutated);
     for (Block* const block : outputs) {
       const int32_t storage = storage_of(block);
       workload.uses.push_back({storage, storage < 0 ? 0 : block->version});
@@ -314,7 +321,6 @@ void record_op(int32_t signature, std::span<const at::Tensor> inputs,
 int32_t record_call(const workload::Call& call, std::span<const at::Tensor> inputs,
                     std::span<const at::Tensor> outputs) {
   if (!is_recording()) return -1;
-  static constexpr const char* kMutated = "output";
   workload::Signature signature;
   signature.op = std::string("c10d::") + workload::call_kind_name(call.kind);
   const auto slots = [](std::span<const at::Tensor> tensors, const char* name) {
@@ -329,7 +335,7 @@ int32_t record_call(const workload::Call& call, std::span<const at::Tensor> inpu
     return result;
   };
   signature.inputs = slots(inputs, "input");
-  signature.outputs = slots(outputs, kMutated);
+  signature.outputs = slots(outputs, "output");
   const int32_t id = intern(signature);
   const Blocks in(inputs), out(outputs);
   Recorder& all = recorder();
@@ -431,8 +437,10 @@ void push_module(const std::string& path) {
   Recorder& all = recorder();
   const std::lock_guard lock(all.mutex);
   thread.paths.push_back(path);
-  if (thread.recording == all.recording) thread.modules.push_back(all.module_id(path));
-  else thread.recording = -1;
+  if (thread.recording == all.recording)
+    thread.modules.push_back(all.module_id(path));
+  else
+    thread.recording = -1;
 }
 
 void pop_module() {
@@ -514,25 +522,44 @@ void add_note(const std::string& note) {
 workload::DType dtype_of(c10::ScalarType type) {
   using workload::DType;
   switch (type) {
-    case c10::ScalarType::Bool: return DType::bool_;
-    case c10::ScalarType::Byte: return DType::uint8;
-    case c10::ScalarType::Char: return DType::int8;
-    case c10::ScalarType::Short: return DType::int16;
-    case c10::ScalarType::Int: return DType::int32;
-    case c10::ScalarType::Long: return DType::int64;
-    case c10::ScalarType::Half: return DType::float16;
-    case c10::ScalarType::BFloat16: return DType::bfloat16;
-    case c10::ScalarType::Float: return DType::float32;
-    case c10::ScalarType::Double: return DType::float64;
-    case c10::ScalarType::ComplexHalf: return DType::complex32;
-    case c10::ScalarType::ComplexFloat: return DType::complex64;
-    case c10::ScalarType::ComplexDouble: return DType::complex128;
-    case c10::ScalarType::Float8_e4m3fn: return DType::float8_e4m3fn;
-    case c10::ScalarType::Float8_e5m2: return DType::float8_e5m2;
-    case c10::ScalarType::UInt16: return DType::uint16;
-    case c10::ScalarType::UInt32: return DType::uint32;
-    case c10::ScalarType::UInt64: return DType::uint64;
-    default: return DType::other;
+    case c10::ScalarType::Bool:
+      return DType::bool_;
+    case c10::ScalarType::Byte:
+      return DType::uint8;
+    case c10::ScalarType::Char:
+      return DType::int8;
+    case c10::ScalarType::Short:
+      return DType::int16;
+    case c10::ScalarType::Int:
+      return DType::int32;
+    case c10::ScalarType::Long:
+      return DType::int64;
+    case c10::ScalarType::Half:
+      return DType::float16;
+    case c10::ScalarType::BFloat16:
+      return DType::bfloat16;
+    case c10::ScalarType::Float:
+      return DType::float32;
+    case c10::ScalarType::Double:
+      return DType::float64;
+    case c10::ScalarType::ComplexHalf:
+      return DType::complex32;
+    case c10::ScalarType::ComplexFloat:
+      return DType::complex64;
+    case c10::ScalarType::ComplexDouble:
+      return DType::complex128;
+    case c10::ScalarType::Float8_e4m3fn:
+      return DType::float8_e4m3fn;
+    case c10::ScalarType::Float8_e5m2:
+      return DType::float8_e5m2;
+    case c10::ScalarType::UInt16:
+      return DType::uint16;
+    case c10::ScalarType::UInt32:
+      return DType::uint32;
+    case c10::ScalarType::UInt64:
+      return DType::uint64;
+    default:
+      return DType::other;
   }
 }
 

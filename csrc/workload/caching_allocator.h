@@ -14,7 +14,7 @@
 // ties: a request takes the lowest address among equally large free blocks of its stream.
 //
 // The same class serves capture (where addresses are real ones inside a reservation) and project
-// (which replays a trace on another machine's capacity). No torch in it. O(log blocks) a call.
+// (which replays a trace without a limit, for its peak). No torch in it. O(log blocks) a call.
 #pragma once
 
 #include <cstdint>

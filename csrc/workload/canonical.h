@@ -3,9 +3,9 @@
 //
 // A Workload without arbitrary names, private to this room: what hash and compare look at.
 //
-// Storages, events, optimizers, streams' owners and autograd's sequence numbers get the number of
-// their first appearance, so two captures of one script in one process are equal. Indices of
-// tables (signature, module, region, call) stay and are compared through what they name.
+// Storages, events, optimizers and autograd's sequence numbers get the number of their first
+// appearance, so two captures of one script in one process are equal. Indices of tables (signature,
+// module, region, call) stay and are compared through what they name.
 // O(records + uses + allocations).
 #pragma once
 

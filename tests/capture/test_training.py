@@ -66,6 +66,17 @@ def test_an_optimizer_of_many_tensors_is_a_handful_of_records(mode, record):
     assert recording.ops() == ["_foreach_add_.Scalar", "_fused_adamw_"]
 
 
+def test_a_storage_that_arguments_far_apart_share_is_written_once(mode, record):
+    x, others = torch.zeros(2, 4, device="trn"), [torch.zeros(4, device="trn") for _ in range(12)]
+    with record() as recording:
+        torch._foreach_add_([x[0], *others, x[1]], 1.0)
+        x.neg()
+    assert recording.ops() == ["_foreach_add_.Scalar", "neg"]
+    tables = recording.workload.to_columns()
+    read = tables["records"]["uses_begin"][-1]  # by the last op
+    assert tables["uses"]["version"][read] == 1
+
+
 def test_checkpointing_gives_the_gradients_of_the_cpu(compute):
     torch.manual_seed(0)
     model = nn.Sequential(nn.Linear(8, 8), nn.Tanh(), nn.Linear(8, 8))
