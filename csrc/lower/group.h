@@ -17,8 +17,8 @@ struct GroupCost {
   std::array<int64_t, 4> engine_ps{};
   int64_t load_weights_ps = 0, load_ps = 0, store_ps = 0;  // DMA; their sum is exact
   int64_t read_bytes = 0, write_bytes = 0;
-  int64_t gpu_ps = 0;                                // the kernel, on a GPU
-  std::vector<int32_t> weight_producers, producers;  // units, ascending, once each
+  int64_t gpu_ps = 0;              // the kernel, on a GPU
+  std::vector<int32_t> producers;  // units, ascending, once each
 
   int64_t dma_ps() const { return load_weights_ps + load_ps + store_ps; }
 };

@@ -89,7 +89,6 @@ void read_neuroncore_memory(Reader& reader, NeuronCore& core) {
   core.sbuf_resident_fraction =
       reader.rational(at + "sbuf_resident_fraction", number, Range::share);
   core.psum_partition_bytes = reader.whole(at + "psum_partition", bytes);
-  core.psum_bank_bytes = reader.whole(at + "psum_bank", bytes);
   core.dma_engines = reader.whole(at + "dma_engines", number);
   core.dma_engine_peak_Bps = reader.rational(at + "dma_engine_peak", bandwidth);
   core.dma_engine_Bps = reader.rational(at + "dma_engine_bandwidth", bandwidth);

@@ -61,7 +61,7 @@ struct NeuronCore {
   int64_t tensor_fp32_factor = 0;               // fp32 matmul costs this many times bf16: 4
   int64_t gpsimd_start_cycles = 0, dynamic_cycles = 0;  // 150, 600
   int64_t sbuf_partition_bytes = 0;                     // usable per partition
-  int64_t psum_partition_bytes = 0, psum_bank_bytes = 0;
+  int64_t psum_partition_bytes = 0;
   int64_t partitions = 0;                        // 128
   int64_t dma_engines = 0;                       // per core
   int64_t dma_descriptor_ps = 0;                 // fixed cost of a descriptor

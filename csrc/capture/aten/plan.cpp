@@ -103,8 +103,8 @@ void plan_resizes(CallPlan& plan, const TensorArguments& tensors,
 
 // Neither a default device nor a dispatch mode of the script may see what a Meta kernel calls.
 struct WithoutModes {
-  c10::impl::ExcludeDispatchKeyGuard keys{c10::DispatchKeySet(
-      {c10::DispatchKey::Python, c10::DispatchKey::PythonTLSSnapshot})};
+  c10::impl::ExcludeDispatchKeyGuard keys{
+      c10::DispatchKeySet({c10::DispatchKey::Python, c10::DispatchKey::PythonTLSSnapshot})};
   at::impl::TorchFunctionDisabledState state =
       at::impl::PythonTorchFunctionTLS::get_disabled_state();
   WithoutModes() {
@@ -144,8 +144,7 @@ std::unique_ptr<CallPlan> plan_in_place(const OpFacts& facts, const TensorArgume
     for (const auto& argument : tensors) {
       if (argument.index >= 0) continue;
       const auto other = argument.tensor->sizes();
-      const bool fits = other.size() <= sizes.size() &&
-                        at::is_expandable_to(other, sizes);
+      const bool fits = other.size() <= sizes.size() && at::is_expandable_to(other, sizes);
       if (fits) continue;
       const auto broadcast = at::infer_size(sizes, other);  // its own error when there is none
       TORCH_CHECK(false, "output with shape ", sizes, " doesn't match the broadcast shape ",
@@ -171,7 +170,6 @@ std::unique_ptr<CallPlan> plan_by_results(const TensorArguments& tensors,
                                           const std::vector<at::Tensor>& host,
                                           const std::vector<c10::IValue>& results) {
   auto plan = std::make_unique<CallPlan>();
-  plan->from_values = true;
   for (const auto& value : results) plan->returns.push_back(return_plan(value, host));
   plan_resizes(*plan, tensors, host);
   return plan;

@@ -14,7 +14,16 @@ namespace {
 
 // First word of each argument in a key.
 enum Tag : int64_t {
-  kNone = 1, kTensor, kList, kInt, kBool, kDouble, kComplex, kString, kPlacement, kFloatAny
+  kNone = 1,
+  kTensor,
+  kList,
+  kInt,
+  kBool,
+  kDouble,
+  kComplex,
+  kString,
+  kPlacement,
+  kFloatAny
 };
 
 int64_t tensor_word(const at::Tensor& tensor) {
@@ -174,11 +183,6 @@ const CallPlan* ShapeCache::add(std::unique_ptr<CallPlan> plan, uint64_t hash) {
   plan->next = std::move(slot);
   slot = std::move(plan);
   return slot.get();
-}
-
-size_t ShapeCache::size() {
-  const std::lock_guard lock(mutex_);
-  return plans_.size();
 }
 
 }  // namespace trnsim::capture

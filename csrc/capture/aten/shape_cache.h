@@ -60,7 +60,6 @@ struct CallPlan {
   std::vector<ReturnPlan> returns;
   std::vector<ResizePlan> resized;  // out= arguments that the op gives another shape
   int32_t signature = -1;
-  bool from_values = false;  // made from the result of a CPU kernel: there is no Meta kernel
   std::unique_ptr<CallPlan> next;  // same hash
 };
 
@@ -69,7 +68,6 @@ class ShapeCache {
   // Null on a miss. Plans live as long as the cache.
   const CallPlan* find(const std::vector<int64_t>& key, uint64_t hash);
   const CallPlan* add(std::unique_ptr<CallPlan> plan, uint64_t hash);
-  size_t size();
 
  private:
   std::mutex mutex_;

@@ -47,9 +47,9 @@ void follow(DeviceStats& counters, const workload::AllocatorStats& model) {
 
 template <typename Visit>
 void for_each_stat(DeviceStats& counters, Visit visit) {
-  for (auto* stat : {&counters.allocation, &counters.active, &counters.segment,
-                     &counters.allocated_bytes, &counters.active_bytes, &counters.requested_bytes,
-                     &counters.reserved_bytes}) {
+  for (auto* stat :
+       {&counters.allocation, &counters.active, &counters.segment, &counters.allocated_bytes,
+        &counters.active_bytes, &counters.requested_bytes, &counters.reserved_bytes}) {
     for (auto& one : *stat) visit(one);
   }
 }
@@ -57,8 +57,8 @@ void for_each_stat(DeviceStats& counters, Visit visit) {
 Reservation reserve() {
   // A container may limit address space: ask for less until it is granted.
   for (uint64_t bytes = kReservationBytes; bytes >= (uint64_t(1) << 36); bytes /= 2) {
-    void* const base = mmap(nullptr, bytes, PROT_NONE,
-                            MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
+    void* const base =
+        mmap(nullptr, bytes, PROT_NONE, MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
     if (base != MAP_FAILED) return {uint64_t(base), bytes};
   }
   throw Error(ErrorKind::capture, "no address space for the device's memory",
@@ -224,7 +224,6 @@ void set_only_report_out_of_memory(bool only_report) {
   all.apply_capacity();
 }
 
-bool only_reports_out_of_memory() { return memory().only_report; }
 int64_t out_of_memory_count() { return memory().out_of_memory; }
 
 const workload::AllocatorStats& allocator_stats(c10::DeviceIndex device) {

@@ -27,7 +27,6 @@ void set_capacity_bytes(int64_t capacity_bytes);
 int64_t capacity_bytes();
 // Over capacity is reported by out_of_memory_count() instead of raised.
 void set_only_report_out_of_memory(bool only_report);
-bool only_reports_out_of_memory();
 int64_t out_of_memory_count();
 
 const workload::AllocatorStats& allocator_stats(c10::DeviceIndex device);

@@ -34,7 +34,6 @@ machine::Machine trainium(int64_t planes) {
   core.dynamic_cycles = 600;
   core.sbuf_partition_bytes = 212728;
   core.psum_partition_bytes = 16384;
-  core.psum_bank_bytes = 2048;
   core.dma_engines = 16;
   core.dma_descriptor_ps = 35000;
   core.dma_engine_peak_Bps = Rational::parse("27.2e9");
