@@ -57,6 +57,7 @@ void make_calls(Emission& emission, Program& program, const machine::Machine& ma
   const auto& units = emission.plan->units;
   emission.call_template.assign(units.size(), -1);
   emission.call_queue.resize(units.size());
+  bool leaves_pod = false;
   for (size_t i = 0; i < units.size(); ++i) {
     if (units[i].kind != UnitKind::call) continue;
     const workload::Call& call = emission.workload->calls[size_t(units[i].call)];
@@ -66,9 +67,15 @@ void make_calls(Emission& emission, Program& program, const machine::Machine& ma
       const auto& group = emission.workload->groups[size_t(call.group)];
       program.calls.push_back(make_call(call, group, machine, placement, algorithm));
       program.calls.back().record = units[i].record;
+      leaves_pod |= shape_of(group.ranks, machine, placement).pods > 1;
     }
     emission.call_template[i] = found->second;
     emission.call_queue[i] = queue_of(call, collective_streams);
+  }
+  if (leaves_pod) {
+    program.guesses.push_back({"collectives between pods", "one flat ring over all members",
+                               "too slow, for small messages above all: algorithms in two levels "
+                               "are not modelled yet"});
   }
 }
 
