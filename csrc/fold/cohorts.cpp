@@ -150,19 +150,21 @@ Cohorts leave_unfolded(std::shared_ptr<const System> system) {
           each(of.links.size())};
 }
 
-Cohorts fold_system(std::shared_ptr<const System> system, int hash_bits) {
+Cohorts fold_system(std::shared_ptr<const System> system, int hash_bits, bool stop_early) {
   const Callers callers(*system);
   Partition partition = coarsest(*system);
   for (uint64_t seed = 0;; ++seed) {
-    refine(*system, callers, seed, hash_bits, partition);
-    if (size_t(partition.ranks) == system->ranks.size()) return leave_unfolded(std::move(system));
+    refine(*system, callers, seed, hash_bits, stop_early, partition);
+    if (stop_early && size_t(partition.ranks) == system->ranks.size()) {
+      return leave_unfolded(std::move(system));
+    }
     Cohorts cohorts = make_quotient(*system, callers, partition);
     if (find_inequity(*system, cohorts).empty()) return cohorts;
   }
 }
 
 Cohorts fold_system(std::shared_ptr<const System> system) {
-  return fold_system(std::move(system), 64);
+  return fold_system(std::move(system), 64, true);
 }
 
 }  // namespace trnsim::fold

@@ -4,24 +4,20 @@
 // From a phase of a call template to its variable: who sends to whom, over which links.
 //
 // Every send of a phase carries the same `bytes`, so a link's load is a count of sends. The link
-// with the largest count/capacity is critical (ties: the smallest count). Its weight is 2^16, and
-// progress is bytes on it; another link's weight is floor(2^16 count / critical count), at least 1.
-// Cost: one route per send.
+// with the largest count/capacity is critical (ties: the smallest count; capacities without
+// faults). Its weight is 2^16, and progress is bytes on it; another link's weight is floor(2^16
+// count / critical count), at least 1. None of that depends on the bytes, so phases of one shape
+// share a footprint. Cost: one route per send.
 #pragma once
 
 #include <array>
+#include <compare>
 #include <cstdint>
-#include <utility>
 #include <vector>
 
 #include "fold/system.h"
 
 namespace trnsim::fold {
-
-struct Footprint {
-  std::vector<std::pair<int32_t, int64_t>> sends;  // {link, count}, ascending by link
-  int64_t hops = 0;                                // the longest route
-};
 
 struct Geometry {
   const machine::Topology& topology;
@@ -29,12 +25,50 @@ struct Geometry {
   std::array<int64_t, 3> extents;  // of the used torus, in one pod
 };
 
-// `root`: index in members of the root, for one_to_all and all_to_one.
-Footprint trace_phase(const lower::PhaseTemplate& phase, const std::vector<int32_t>& members,
-                      int64_t root, const Geometry& geometry);
+// Of a phase, what decides the links.
+struct Shape {
+  lower::Pattern pattern = lower::Pattern::none;
+  int8_t axis = 0;
+  uint8_t axes_mask = 0;
+  int64_t distance = 0;
+  int64_t root = 0;  // index in members, for one_to_all and all_to_one
+  auto operator<=>(const Shape&) const = default;
+};
+Shape shape_of(const lower::PhaseTemplate& phase, int64_t root);
 
-// Bytes, weights and latency of the phase; communicator, call and phase index are the caller's.
-Variable weigh_phase(const lower::PhaseTemplate& phase, const Footprint& footprint,
-                     const std::vector<LinkInfo>& links);
+struct Footprint {
+  std::vector<LinkUse> uses;   // ascending by link
+  int64_t critical_count = 0;  // sends over the critical link
+  int64_t hops = 0;            // the longest route
+  bool operator==(const Footprint&) const = default;
+};
+
+// Traces footprints one after the other, with one table of all links.
+class Tracer {
+ public:
+  explicit Tracer(const Geometry& geometry);
+  Footprint trace(const Shape& shape, const std::vector<int32_t>& members);
+
+ private:
+  int32_t chip_of(int32_t rank) const { return int32_t(geometry_.placement.chip_of(rank)); }
+  void count(int32_t link);
+  void send_chip(int32_t from, int32_t to);
+  void send(int32_t from_rank, int32_t to_rank) { send_chip(chip_of(from_rank), chip_of(to_rank)); }
+  void trace_ring(bool both, const std::vector<int32_t>& members);
+  void trace_axis_rings(int8_t axis, const std::vector<int32_t>& members);
+  void trace_spread(uint8_t axes_mask, const std::vector<int32_t>& members);
+  Footprint trace_message(int32_t from_rank, int32_t to_rank);
+  Footprint finish();
+
+  const Geometry& geometry_;
+  std::vector<int64_t> counts_;   // by link
+  std::vector<int32_t> touched_;  // links with a count
+  std::vector<int32_t> route_;
+  int64_t hops_ = 0;
+};
+
+// Bytes and latency of the phase; communicator, call, phase index and uses are the caller's: none
+// where bytes is 0.
+Variable size_phase(const lower::PhaseTemplate& phase, const Footprint& footprint);
 
 }  // namespace trnsim::fold

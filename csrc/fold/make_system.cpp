@@ -4,182 +4,267 @@
 #include <map>
 #include <tuple>
 
-#include "fold/expand.h"
-#include "fold/system.h"
+#include "fold/blocks.h"
+#include "fold/job.h"
+#include "fold/refine.h"
 
 namespace trnsim::fold {
 namespace {
 
-using lower::CallTemplate;
-using lower::PhaseTemplate;
-using lower::Program;
-
-// The translates of the captured rank's group that tile ranks [0, world). The smallest rank that is
-// not covered yet can only be the smallest member of its group, so the tiling is unique.
-std::vector<std::vector<int32_t>> tile_world(const workload::Group& group, int64_t world) {
-  const auto fail = [&]() -> Error {
-    return Error(ErrorKind::simulate,
-                 "group '" + group.name + "' of ranks " + group.ranks.text() +
-                     " does not tile the " + std::to_string(world) + " ranks",
-                 "use groups of one shape that together hold every rank once");
-  };
-  std::vector<int64_t> members;
-  for (int64_t i = 0; i < group.ranks.size(); ++i) members.push_back(group.ranks.rank_at(i));
-  const int64_t least = *std::min_element(members.begin(), members.end());
-  std::vector<std::vector<int32_t>> family;
-  std::vector<bool> covered(size_t(world), false);
-  bool has_captured = false;
-  for (int64_t rank = 0; rank < world; ++rank) {
-    if (covered[size_t(rank)]) continue;
-    has_captured |= rank == least;
-    auto& translate = family.emplace_back();
-    for (const int64_t member : members) {
-      const int64_t moved = member - least + rank;
-      if (moved < 0 || moved >= world || covered[size_t(moved)]) throw fail();
-      covered[size_t(moved)] = true;
-      translate.push_back(int32_t(moved));
-    }
-  }
-  if (!has_captured) throw fail();
-  return family;
-}
-
+// The System of one block of each class: every rank of the job when all is one block.
 class Maker {
  public:
-  Maker(const std::shared_ptr<const Program>& program, const Geometry& geometry, int64_t ranks)
-      : program_(*program), geometry_(geometry) {
-    system_.roles = {program};
-    for (int32_t id = 0; id < geometry.topology.link_count(); ++id) {
-      const machine::Link link = geometry.topology.link(id);
-      system_.links.push_back(
-          {geometry.topology.link_name(id), link.rate, int8_t(link.tier), {}, link.healthy_rate});
-    }
-    for (int64_t rank = 0; rank < ranks; ++rank) {
-      Rank& at = system_.ranks.emplace_back();
-      at.chip = int32_t(geometry.placement.chip_of(rank));
-      at.communicator_of_slot.assign(program_.groups.size(), -1);
+  Maker(const Job& job, const Layout& layout, const Blocks& blocks, Traces& traces)
+      : job_(job),
+        layout_(layout),
+        blocks_(blocks),
+        traces_(traces),
+        owners_(job, layout),
+        blocks_of_class_(blocks.representative.size()) {
+    for (size_t block = 0; block < blocks.class_of.size(); ++block) {
+      blocks_of_class_[size_t(blocks.class_of[block])].push_back(int32_t(block));
     }
   }
 
   System make() {
-    for (size_t call = 0; call < program_.calls.size(); ++call) {
-      const CallTemplate& called = program_.calls[call];
-      form_family(called.group);
-      if (is_message(called.kind)) form_messages(int32_t(call));
-    }
-    for (size_t index = 0; index < system_.communicators.size(); ++index) {
-      for (size_t call = 0; call < program_.calls.size(); ++call) {
-        plan_call(int32_t(index), int32_t(call));
+    for (const JobRole& role : job_.roles) system_.roles.push_back(role.program);
+    number_communicators();
+    make_ranks();
+    for (const Family& family : layout_.families) {
+      for (int32_t c = 0; c < (family.is_across ? 1 : classes()); ++c) {
+        for (int32_t i = 0; i < family.count; ++i) make_communicator(family.first + i, c);
       }
     }
+    make_links();
     mark_private(system_);
     check_system(system_);
     return std::move(system_);
   }
 
  private:
-  int32_t add_communicator(int32_t slot, std::vector<int32_t> members, const std::string& name) {
-    system_.communicators.push_back({slot, std::move(members), name});
-    system_.plan.emplace_back(program_.calls.size());
-    return int32_t(system_.communicators.size()) - 1;
+  int32_t classes() const { return int32_t(blocks_.representative.size()); }
+  bool is_whole() const { return layout_.count == 1; }
+  const Tile& tile(int32_t index) const { return layout_.tiles[size_t(index)]; }
+
+  // A family's communicators stand together, class by class.
+  void number_communicators() {
+    int32_t next = 0;
+    first_of_tile_.resize(layout_.tiles.size());
+    step_of_tile_.resize(layout_.tiles.size());
+    for (const Family& family : layout_.families) {
+      for (int32_t i = 0; i < family.count; ++i) {
+        first_of_tile_[size_t(family.first + i)] = next + i;
+        step_of_tile_[size_t(family.first + i)] = family.is_across ? 0 : family.count;
+      }
+      next += family.count * (family.is_across ? 1 : classes());
+    }
+  }
+  int32_t communicator(int32_t tile, int32_t c) const {
+    return first_of_tile_[size_t(tile)] + c * step_of_tile_[size_t(tile)];
   }
 
-  void form_family(int32_t slot) {
-    if (system_.ranks[0].communicator_of_slot[size_t(slot)] >= 0) return;
-    const workload::Group& group = program_.groups[size_t(slot)];
-    const std::string name = group.name.empty() ? "group " + std::to_string(slot) : group.name;
-    for (const auto& members : tile_world(group, int64_t(system_.ranks.size()))) {
-      const int32_t index = add_communicator(slot, members, name);
-      for (const int32_t rank : members) {
-        system_.ranks[size_t(rank)].communicator_of_slot[size_t(slot)] = index;
+  void make_ranks() {
+    std::map<int64_t, const OddRank*> odd;
+    for (const OddRank& at : job_.odd_ranks) odd[at.rank] = &at;
+    for (int32_t c = 0; c < classes(); ++c) {
+      for (int64_t place = 0; place < layout_.size; ++place) {
+        const int64_t rank = blocks_.representative[size_t(c)] * layout_.size + place;
+        Rank& at = system_.ranks.emplace_back();
+        at.role = layout_.role_of[size_t(place)];
+        at.chip = int32_t(job_.placement.chip_of(rank));
+        at.count = int64_t(blocks_of_class_[size_t(c)].size());
+        if (const auto found = odd.find(rank); found != odd.end()) {
+          at.factor = found->second->factor;
+          at.start_ps = found->second->start_ps;
+          at.changes = found->second->changes;
+        }
+        at.communicator_of_slot = layout_.tile_of_slot[size_t(place)];
+        at.communicator_of_message = layout_.tile_of_message[size_t(place)];
+        for (auto* table : {&at.communicator_of_slot, &at.communicator_of_message}) {
+          for (int32_t& index : *table) index = index < 0 ? -1 : communicator(index, c);
+        }
       }
     }
   }
 
-  // The peer of the captured rank is so many places on in the group; so is everybody's.
-  void form_messages(int32_t call) {
-    const CallTemplate& called = program_.calls[size_t(call)];
-    const workload::RankPattern& ranks = program_.groups[size_t(called.group)].ranks;
-    const int64_t count = ranks.size();
-    const int64_t own = ranks.index_of(program_.rank), peer = ranks.index_of(called.peer);
-    TRN_CHECK(own >= 0 && peer >= 0, simulate,
-              "a message of rank " + std::to_string(program_.rank) + " with rank " +
-                  std::to_string(called.peer) + " leaves its group " + ranks.text(),
-              "send and receive inside one group");
-    const bool sends = called.kind == workload::CallKind::send;
-    for (size_t rank = 0; rank < system_.ranks.size(); ++rank) {
-      Rank& at = system_.ranks[rank];
-      at.communicator_of_message.resize(program_.calls.size(), -1);
-      const auto members =
-          system_.communicators[size_t(at.communicator_of_slot[size_t(called.group)])].members;
-      const int64_t index =
-          std::find(members.begin(), members.end(), int32_t(rank)) - members.begin();
-      const int32_t other = members[size_t((index + peer - own + count) % count)];
-      const int32_t from = sends ? int32_t(rank) : other, to = sends ? other : int32_t(rank);
-      const auto key = std::tuple(called.group, from, to, called.tag);
-      auto found = messages_.find(key);
-      if (found == messages_.end()) {
-        const std::string name = "message " + std::to_string(from) + ">" + std::to_string(to);
-        found = messages_.emplace(key, add_communicator(called.group, {from, to}, name)).first;
+  void make_communicator(int32_t index, int32_t c) {
+    const Tile& of = tile(index);
+    Communicator& made = system_.communicators.emplace_back();
+    made.slot = of.slot;
+    made.name = of.name;
+    if (of.is_across) {
+      std::vector<bool> seen(system_.ranks.size(), false);
+      for (const int32_t rank : of.members) {
+        const int64_t block_class = blocks_.class_of[size_t(rank / layout_.size)];
+        const int64_t at = block_class * layout_.size + rank % layout_.size;
+        if (!seen[size_t(at)]) made.members.push_back(int32_t(at));
+        seen[size_t(at)] = true;
       }
-      at.communicator_of_message[size_t(call)] = found->second;
+    } else {
+      for (const int32_t place : of.members) {
+        made.members.push_back(int32_t(c * layout_.size) + place);
+      }
+    }
+    if (of.is_message) {
+      const auto ranks = layout_.ranks_of(of, blocks_.representative[size_t(c)]);
+      made.name = "message " + std::to_string(ranks[0]) + ">" + std::to_string(ranks[1]);
+    }
+    plan(index, c);
+  }
+
+  void plan(int32_t index, int32_t c) {
+    const auto number = int32_t(system_.communicators.size()) - 1;
+    const int32_t role = system_.ranks[size_t(system_.communicators.back().members[0])].role;
+    const lower::Program& program = *system_.roles[size_t(role)];
+    auto& plan = system_.plan.emplace_back(program.calls.size());
+    std::map<Shape, std::vector<LinkUse>> uses;
+    for (const int32_t call : tile(index).calls) {
+      const auto& phases = program.calls[size_t(call)].phases;
+      for (size_t phase = 0; phase < phases.size(); ++phase) {
+        const Shape shape = traces_.shape_of_phase(index, call, phase);
+        const int32_t block = tile(index).is_across ? 0 : blocks_.representative[size_t(c)];
+        Variable variable = size_phase(phases[phase], traces_.of(index, shape, block));
+        variable.communicator = number;
+        variable.call = call;
+        variable.phase = int32_t(phase);
+        if (variable.bytes > 0) {
+          const auto [found, is_new] = uses.try_emplace(shape);
+          if (is_new) found->second = uses_of(index, shape, c);
+          variable.uses = found->second;
+        }
+        plan[size_t(call)].push_back(int32_t(system_.variables.size()));
+        system_.variables.push_back(std::move(variable));
+      }
     }
   }
 
-  bool plans(int32_t communicator, int32_t call) const {
-    const CallTemplate& called = program_.calls[size_t(call)];
-    const Communicator& on = system_.communicators[size_t(communicator)];
-    if (called.kind == workload::CallKind::recv || on.members.size() < 2) return false;
-    return communicator_of(system_, on.members[0], call) == communicator;
+  // Weights on the links of the System: the block's own, and the lowest of each class of links
+  // above, with what all blocks of the class put on it.
+  std::vector<LinkUse> uses_of(int32_t index, const Shape& shape, int32_t c) {
+    const bool is_across = tile(index).is_across;
+    const int32_t block = is_across ? 0 : blocks_.representative[size_t(c)];
+    const Footprint& own = traces_.of(index, shape, block);
+    if (is_whole()) return own.uses;
+    std::vector<LinkUse> uses;
+    std::map<int32_t, int64_t> above;
+    const auto add = [&](const Footprint& footprint) {
+      for (const LinkUse& use : footprint.uses) {
+        if (blocks_.lowest_like[size_t(use.link)] == use.link) above[use.link] += use.weight;
+      }
+    };
+    for (const LinkUse& use : own.uses) {
+      const int32_t owner = owners_.of(use.link).block;
+      if (owner >= 0 && blocks_.representative[size_t(blocks_.class_of[size_t(owner)])] == owner) {
+        uses.push_back(use);
+      }
+    }
+    if (is_across) {
+      add(own);
+    } else if (blocks_.leaves_pod[size_t(index)]) {
+      for (const int32_t other : blocks_of_class_[size_t(c)]) add(traces_.of(index, shape, other));
+    }
+    for (const auto& [link, weight] : above) uses.push_back({link, weight});
+    std::sort(uses.begin(), uses.end(),
+              [](const LinkUse& a, const LinkUse& b) { return a.link < b.link; });
+    return uses;
   }
 
-  void plan_call(int32_t communicator, int32_t call) {
-    if (!plans(communicator, call)) return;
-    const CallTemplate& called = program_.calls[size_t(call)];
-    const auto& ranks = program_.groups[size_t(called.group)].ranks;
-    const int64_t root = called.peer < 0 ? 0 : std::max<int64_t>(0, ranks.index_of(called.peer));
-    for (size_t phase = 0; phase < called.phases.size(); ++phase) {
-      const Footprint& footprint = footprint_of(called.phases[phase], communicator, root);
-      Variable variable = weigh_phase(called.phases[phase], footprint, system_.links);
-      variable.communicator = communicator;
-      variable.call = call;
-      variable.phase = int32_t(phase);
-      system_.plan[size_t(communicator)][size_t(call)].push_back(int32_t(system_.variables.size()));
-      system_.variables.push_back(std::move(variable));
+  // All links of one block of everything, or those that are used, by id.
+  void make_links() {
+    const machine::Topology& topology = job_.topology;
+    std::vector<int32_t> index(size_t(topology.link_count()), is_whole() ? 0 : -1);
+    for (const Variable& variable : system_.variables) {
+      for (const LinkUse& use : variable.uses) index[size_t(use.link)] = 0;
+    }
+    for (int32_t id = 0; id < topology.link_count(); ++id) {
+      if (index[size_t(id)] < 0) continue;
+      const machine::Link link = topology.link(id);
+      index[size_t(id)] = int32_t(system_.links.size());
+      system_.links.push_back(
+          {topology.link_name(id), link.rate, int8_t(link.tier), {}, link.healthy_rate});
+    }
+    for (const auto& [link, changes] : job_.changing_links) {
+      if (index[size_t(link)] < 0) continue;
+      system_.links[size_t(index[size_t(link)])].changes = changes;
+    }
+    if (is_whole()) return;
+    for (Variable& variable : system_.variables) {
+      for (LinkUse& use : variable.uses) use.link = index[size_t(use.link)];
     }
   }
 
-  // Routes do not depend on bytes: calls of one shape share them.
-  const Footprint& footprint_of(const PhaseTemplate& phase, int32_t communicator, int64_t root) {
-    const auto key =
-        std::tuple(communicator, phase.pattern, phase.axis, phase.axes_mask, phase.distance, root);
-    auto found = footprints_.find(key);
-    if (found == footprints_.end()) {
-      const auto& members = system_.communicators[size_t(communicator)].members;
-      found = footprints_.emplace(key, trace_phase(phase, members, root, geometry_)).first;
-    }
-    return found->second;
-  }
-
-  const Program& program_;
-  const Geometry& geometry_;
+  const Job& job_;
+  const Layout& layout_;
+  const Blocks& blocks_;
+  Traces& traces_;
+  LinkOwners owners_;
+  std::vector<std::vector<int32_t>> blocks_of_class_;
+  std::vector<int32_t> first_of_tile_, step_of_tile_;  // communicators of a tile, by class
   System system_;
-  std::map<std::tuple<int32_t, int32_t, int32_t, int32_t>, int32_t> messages_;
-  std::map<std::tuple<int32_t, lower::Pattern, int8_t, uint8_t, int64_t, int64_t>, Footprint>
-      footprints_;
 };
+
+void check_odd(const Job& job) {
+  for (const OddRank& odd : job.odd_ranks) {
+    TRN_CHECK(odd.rank >= 0 && odd.rank < job.rank_count, simulate,
+              "there is no rank " + std::to_string(odd.rank),
+              "ranks go from 0 to " + std::to_string(job.rank_count - 1));
+  }
+  for (const auto& [link, changes] : job.changing_links) {
+    TRN_CHECK(link >= 0 && link < job.topology.link_count(), simulate,
+              "there is no link " + std::to_string(link),
+              "links go from 0 to " + std::to_string(job.topology.link_count() - 1));
+  }
+}
+
+// Blocks of whole pods, the smallest that the job has.
+std::optional<Layout> find_blocks(const Job& job, const std::vector<int32_t>& roles) {
+  const int64_t pods = job.topology.pod_count();
+  const int64_t pod_ranks = job.topology.pod_chips() * job.placement.ranks_per_chip;
+  if (job.rank_count != pods * pod_ranks) return {};
+  for (int64_t pods_of_block = 1; pods_of_block < pods; ++pods_of_block) {
+    if (pods % pods_of_block != 0) continue;
+    auto layout = lay_out(job, roles, pods_of_block * pod_ranks);
+    if (layout) return layout;
+  }
+  return {};
+}
 
 }  // namespace
 
-System make_system(std::shared_ptr<const Program> program, const machine::Machine& machine,
+System make_system(const Job& job) {
+  check_odd(job);
+  const Layout layout = *lay_out(job, roles_of_ranks(job), job.rank_count);
+  Traces traces(job, layout);
+  return Maker(job, layout, one_block(layout), traces).make();
+}
+
+Cohorts make_cohorts(const Job& job) {
+  check_odd(job);
+  const auto layout = find_blocks(job, roles_of_ranks(job));
+  std::optional<Traces> traces;
+  if (layout) traces.emplace(job, *layout);
+  const auto blocks = layout ? class_blocks(job, *layout, *traces) : std::nullopt;
+  if (!blocks) return fold_system(std::make_shared<const System>(make_system(job)));
+  const auto made = std::make_shared<const System>(Maker(job, *layout, *blocks, *traces).make());
+  Cohorts cohorts = fold_system(made, 64, false);
+  std::vector<int32_t> class_of_rank;
+  for (int64_t rank = 0; rank < job.rank_count; ++rank) {
+    const int64_t block_class = blocks->class_of[size_t(rank / layout->size)];
+    const int64_t at = block_class * layout->size + rank % layout->size;
+    class_of_rank.push_back(cohorts.class_of_rank[size_t(at)]);
+  }
+  return {std::move(cohorts.system), std::move(class_of_rank), {}, {}};
+}
+
+System make_system(std::shared_ptr<const lower::Program> program, const machine::Machine& machine,
                    const machine::Topology& topology, const machine::Placement& placement,
                    int64_t used_ranks) {
   TRN_CHECK(used_ranks >= 1 && used_ranks <= placement.ranks, simulate,
             std::to_string(used_ranks) + " ranks do not fit a placement of " +
                 std::to_string(placement.ranks),
             "use as many ranks as were placed, or 1 for a script without process groups");
-  const Geometry geometry{topology, placement, machine::used_torus(machine, placement.chips)};
-  return Maker(program, geometry, used_ranks).make();
+  const workload::RankPattern all{0, {{1, used_ranks}}, {}};
+  return make_system({machine, topology, placement, used_ranks, {{std::move(program), all}}});
 }
 
 }  // namespace trnsim::fold

@@ -30,11 +30,12 @@ class Marks {
 class Refiner {
  public:
   Refiner(const System& system, const Callers& callers, uint64_t seed, int hash_bits,
-          Partition& partition)
+          bool stop_early, Partition& partition)
       : system_(system),
         callers_(callers),
         seed_(mix64(seed)),
         mask_(hash_bits >= 64 ? ~uint64_t(0) : (uint64_t(1) << hash_bits) - 1),
+        stop_early_(stop_early),
         partition_(partition),
         rank_marks_(system.ranks.size()),
         link_marks_(system.links.size()),
@@ -43,7 +44,7 @@ class Refiner {
 
   bool run() {
     bool has_split = split_by_themselves();
-    while (size_t(partition_.ranks) < system_.ranks.size()) {
+    while (!stop_early_ || size_t(partition_.ranks) < system_.ranks.size()) {
       hash_communicators();
       bool splits = split(partition_.communicator, partition_.communicators);
       hash_links();
@@ -172,6 +173,7 @@ class Refiner {
   const System& system_;
   const Callers& callers_;
   uint64_t seed_, mask_;
+  bool stop_early_;
   Partition& partition_;
   Marks rank_marks_, link_marks_;
   std::vector<uint64_t> hashes_;
@@ -222,8 +224,8 @@ Partition coarsest(const System& system) {
 }
 
 bool refine(const System& system, const Callers& callers, uint64_t seed, int hash_bits,
-            Partition& partition) {
-  return Refiner(system, callers, seed, hash_bits, partition).run();
+            bool stop_early, Partition& partition) {
+  return Refiner(system, callers, seed, hash_bits, stop_early, partition).run();
 }
 
 }  // namespace trnsim::fold

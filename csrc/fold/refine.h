@@ -44,14 +44,15 @@ class Callers {
 
 // Everything in one class of its kind.
 Partition coarsest(const System& system);
-// Splits classes until no hash of `hash_bits` bits does any more; stops early when every rank is
-// alone. True when something was split.
+// Splits classes until no hash of `hash_bits` bits does any more, or, with stop_early, every rank
+// is alone. True when something was split.
 bool refine(const System& system, const Callers& callers, uint64_t seed, int hash_bits,
-            Partition& partition);
+            bool stop_early, Partition& partition);
 // The quotient, as if the partition were equitable.
 Cohorts make_quotient(const System& system, const Callers& callers, const Partition& partition);
 
-// fold_system with hashes of fewer bits, for tests of what happens when they collide.
-Cohorts fold_system(std::shared_ptr<const System> system, int hash_bits);
+// fold_system with hashes of fewer bits, for tests of what happens when they collide; and, unless
+// stop_early, with a quotient even where no two ranks are alike: of links alone.
+Cohorts fold_system(std::shared_ptr<const System> system, int hash_bits, bool stop_early);
 
 }  // namespace trnsim::fold

@@ -25,6 +25,7 @@ inline constexpr int64_t kWeightOne = 1 << 16;
 struct LinkUse {
   int32_t link = 0;
   int64_t weight = kWeightOne;
+  bool operator==(const LinkUse&) const = default;
 };
 
 struct Variable {
@@ -95,13 +96,9 @@ struct System {
 int32_t communicator_of(const System& system, int32_t rank, int32_t call);
 bool is_message(workload::CallKind kind);
 
-// Places one Program on `placement.ranks` ranks that all play it (uniform roles), makes the
-// communicators of every group from the captured rank's pattern (translated to the other ranks:
-// a group of stride patterns is one of a family that tiles the world), expands call templates into
-// variables over the topology's links, and marks the private ones. used_ranks: 1 when the script
-// formed no process group. A send to (or receive from) the member k places on in the group is one
-// to the member k places on from every member, cyclically. Throws SimulateError when groups that
-// are called on do not tile the world.
+// Places one Program on `placement.ranks` ranks that all play it, as the one role of a Job (job.h).
+// used_ranks: 1 when the script formed no process group. Throws SimulateError when groups that are
+// called on do not tile the world.
 System make_system(std::shared_ptr<const lower::Program> program, const machine::Machine& machine,
                    const machine::Topology& topology, const machine::Placement& placement,
                    int64_t used_ranks);

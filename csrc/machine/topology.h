@@ -85,6 +85,9 @@ class Topology {
   int64_t position_in_pod(int32_t chip) const { return chip % pod_chips_; }
 
   int64_t link_count() const { return link_count_; }
+  int64_t pod_link_count() const { return pod_link_count_; }  // of one pod
+  // Links that are slow or dead, by id, with the share of their bandwidth that is left.
+  const std::map<int32_t, Rational>& faults() const { return factors_; }
   Link link(int32_t id) const;
   std::string link_name(int32_t id) const;
   std::string node_name(int32_t node) const;  // "chip 5", "tor 3"

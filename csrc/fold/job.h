@@ -1,0 +1,63 @@
+// SPDX-License-Identifier: Apache-2.0
+// SPDX-FileCopyrightText: The trnsim authors
+//
+// Job: the Programs that ranks play, where the ranks sit, and what is not as it should be. Two ways
+// lead to what simulate runs, and they give the same:
+//   make_system    every rank, then fold_system
+//   make_cohorts   the classes, without ever making all ranks
+//
+// A role's group is that of its captured rank. Every other rank of the role has the same group
+// moved along; moved so, the group's ranks that play the role tile the role's ranks (the smallest
+// rank that is not covered yet can only be the smallest member of its group, so the tiling is
+// unique). Groups of several roles that hold the same ranks in the same order under one name are
+// one communicator. A message to the member k places on in the group is one to the member k places
+// on from every rank of the role, cyclically.
+#pragma once
+
+#include <memory>
+#include <utility>
+#include <vector>
+
+#include "fold/cohorts.h"
+#include "fold/system.h"
+
+namespace trnsim::fold {
+
+struct JobRole {
+  std::shared_ptr<const lower::Program> program;
+  workload::RankPattern ranks;
+};
+
+// A rank that is slower, starts later, or changes its speed in mid-run.
+struct OddRank {
+  int64_t rank = 0;
+  int32_t factor = 1 << 16;
+  int64_t start_ps = 0;
+  std::vector<FactorChange> changes = {};
+};
+
+struct Job {
+  const machine::Machine& machine;
+  const machine::Topology& topology;  // with the links that are dead or slow from the start
+  const machine::Placement& placement;
+  int64_t rank_count = 0;      // of those placed, the first
+  std::vector<JobRole> roles;  // each rank plays one
+  std::vector<OddRank> odd_ranks = {};
+  std::vector<std::pair<int32_t, std::vector<RateChange>>> changing_links = {};
+};
+
+// Throws SimulateError when a rank plays no role or two, or when groups that are called on do not
+// tile the ranks of their role.
+System make_system(const Job& job);
+
+// Classes from blocks. A block is as many pods in a row as it takes for every communicator to be
+// inside one block, or to hold the same places of every block (data-parallel groups do). Blocks
+// with something odd in them stand for themselves; others are classed by what the communicators
+// that leave a pod, each traced in full, put on the links of every block and on the links above.
+// One block of each class is made, links above the blocks get the weights of all of them, and that
+// System, an exact quotient, is folded further. Falls back on fold_system(make_system(job)) where
+// there are no such blocks. class_of_communicator and class_of_link stay empty unless it does.
+// Cost: one route per send of what leaves a pod, and the ranks of a block for each class.
+Cohorts make_cohorts(const Job& job);
+
+}  // namespace trnsim::fold

@@ -1,0 +1,280 @@
+// SPDX-License-Identifier: Apache-2.0
+// SPDX-FileCopyrightText: The trnsim authors
+#include "fold/layout.h"
+
+#include <algorithm>
+#include <map>
+#include <tuple>
+
+namespace trnsim::fold {
+namespace {
+
+using lower::CallTemplate;
+using lower::Program;
+using Members = std::vector<int32_t>;
+
+class LayoutMaker {
+ public:
+  LayoutMaker(const Job& job, const std::vector<int32_t>& role_of_rank, int64_t block_size)
+      : job_(job), role_of_rank_(role_of_rank) {
+    layout_.size = block_size;
+    layout_.count = job.rank_count / block_size;
+  }
+
+  std::optional<Layout> make() {
+    const auto first = role_of_rank_.begin();
+    layout_.role_of.assign(first, first + layout_.size);
+    for (int64_t block = 1; block < layout_.count; ++block) {
+      if (!std::equal(first, first + layout_.size, first + block * layout_.size)) return {};
+    }
+    for (const int32_t role : layout_.role_of) {
+      const Program& program = program_of(role);
+      layout_.tile_of_slot.emplace_back(program.groups.size(), -1);
+      layout_.tile_of_message.emplace_back(has_messages(program) ? program.calls.size() : 0, -1);
+    }
+    for (size_t role = 0; role < job_.roles.size(); ++role) {
+      const Program& program = program_of(int32_t(role));
+      formed_.assign(program.groups.size(), false);
+      for (size_t call = 0; call < program.calls.size(); ++call) {
+        if (!form_family(int32_t(role), program.calls[call].group)) return {};
+        const bool message = is_message(program.calls[call].kind);
+        if (message && !form_messages(int32_t(role), int32_t(call))) return {};
+      }
+    }
+    for (size_t tile = 0; tile < layout_.tiles.size(); ++tile) find_calls(int32_t(tile));
+    return std::move(layout_);
+  }
+
+ private:
+  const Program& program_of(int32_t role) const { return *job_.roles[size_t(role)].program; }
+  bool is_whole() const { return layout_.count == 1; }
+  int32_t place(int64_t rank) const { return int32_t(rank % layout_.size); }
+
+  static bool has_messages(const Program& program) {
+    return std::any_of(program.calls.begin(), program.calls.end(),
+                       [](const CallTemplate& call) { return is_message(call.kind); });
+  }
+
+  // Whether the ranks are inside a block, or hold the same places of all blocks; `places` are those
+  // of the block of the captured rank.
+  bool find_places(const std::vector<int64_t>& ranks, int64_t captured, Members& places,
+                   bool& is_across) const {
+    std::vector<std::vector<int32_t>> of_block(size_t(layout_.count));
+    for (const int64_t rank : ranks) {
+      if (rank < 0 || rank >= job_.rank_count) return false;
+      of_block[size_t(rank / layout_.size)].push_back(place(rank));
+    }
+    places = of_block[size_t(captured / layout_.size)];
+    if (places.size() == ranks.size()) return true;
+    is_across = true;
+    const auto sorted = [](Members of) {
+      std::sort(of.begin(), of.end());
+      return of;
+    };
+    return std::all_of(of_block.begin(), of_block.end(),
+                       [&](const Members& of) { return sorted(of) == sorted(places); });
+  }
+
+  // How far the group is moved for each of its likes in the block; nothing when they do not tile.
+  std::optional<std::vector<int32_t>> tile(int32_t role, const Members& places) const {
+    int32_t least = -1;
+    for (const int32_t at : places) {
+      if (layout_.role_of[size_t(at)] == role && (least < 0 || at < least)) least = at;
+    }
+    std::vector<bool> covered(size_t(layout_.size), false);
+    std::vector<int32_t> shifts;
+    for (int32_t at = 0; at < layout_.size; ++at) {
+      if (layout_.role_of[size_t(at)] != role || covered[size_t(at)]) continue;
+      const int32_t shift = at - least;
+      for (const int32_t member : places) {
+        const int64_t moved = int64_t(member) + shift;
+        if (moved < 0 || moved >= layout_.size) return {};
+        if (layout_.role_of[size_t(member)] != layout_.role_of[size_t(moved)]) return {};
+        if (layout_.role_of[size_t(member)] != role) continue;
+        if (covered[size_t(moved)]) return {};
+        covered[size_t(moved)] = true;
+      }
+      shifts.push_back(shift);
+    }
+    if (std::find(shifts.begin(), shifts.end(), 0) == shifts.end()) return {};
+    return shifts;
+  }
+
+  bool form_family(int32_t role, int32_t slot) {
+    if (formed_[size_t(slot)]) return true;
+    formed_[size_t(slot)] = true;
+    const workload::Group& group = program_of(role).groups[size_t(slot)];
+    std::vector<int64_t> ranks;
+    for (int64_t i = 0; i < group.ranks.size(); ++i) ranks.push_back(group.ranks.rank_at(i));
+    Members places;
+    bool is_across = false;
+    const bool fits = find_places(ranks, program_of(role).rank, places, is_across);
+    const auto shifts = fits ? tile(role, places) : std::nullopt;
+    if (!shifts) {
+      TRN_CHECK(!is_whole(), simulate,
+                "group '" + group.name + "' of ranks " + group.ranks.text() +
+                    " does not tile the " + std::to_string(ranks_of_role(role)) + " ranks",
+                "use groups of one shape that together hold every rank once");
+      return false;
+    }
+    const std::string name = group.name.empty() ? "group " + std::to_string(slot) : group.name;
+    if (!is_across) ranks.assign(places.begin(), places.end());
+    Family family{int32_t(layout_.tiles.size()), 0, is_across};
+    for (const int32_t shift : *shifts) {
+      Members members;
+      for (const int64_t rank : ranks) members.push_back(int32_t(rank) + shift);
+      const int32_t index = tile_of(slot, is_across, std::move(members), name, role);
+      for (const int32_t at : places) {
+        if (layout_.role_of[size_t(at)] != role) continue;
+        layout_.tile_of_slot[size_t(at + shift)][size_t(slot)] = index;
+      }
+    }
+    close(family);
+    return true;
+  }
+
+  int64_t ranks_of_role(int32_t role) const {
+    return std::count(role_of_rank_.begin(), role_of_rank_.end(), role);
+  }
+
+  void close(Family family) {
+    family.count = int32_t(layout_.tiles.size()) - family.first;
+    if (family.count > 0) layout_.families.push_back(family);
+  }
+
+  // The one that another role has formed already, or a new one. A role's own slots never share.
+  int32_t tile_of(int32_t slot, bool is_across, Members members, const std::string& name,
+                  int32_t role) {
+    auto& [index, roles] = known_.try_emplace({is_across, members, name}).first->second;
+    int32_t& seen = roles[role];
+    if (size_t(seen) >= index.size()) {
+      index.push_back(int32_t(layout_.tiles.size()));
+      layout_.tiles.push_back({slot, false, is_across, std::move(members), name, {}});
+    }
+    return index[size_t(seen++)];
+  }
+
+  // The peer of the captured rank is so many places on in the group; so is everybody's.
+  bool form_messages(int32_t role, int32_t call) {
+    const Program& program = program_of(role);
+    const CallTemplate& called = program.calls[size_t(call)];
+    const workload::RankPattern& ranks = program.groups[size_t(called.group)].ranks;
+    const int64_t count = ranks.size();
+    const int64_t own = ranks.index_of(program.rank), peer = ranks.index_of(called.peer);
+    TRN_CHECK(own >= 0 && peer >= 0, simulate,
+              "a message of rank " + std::to_string(program.rank) + " with rank " +
+                  std::to_string(called.peer) + " leaves its group " + ranks.text(),
+              "send and receive inside one group");
+    const int64_t distance = (peer - own + count) % count;
+    Family family{int32_t(layout_.tiles.size()), 0, false};
+    for (int32_t at = 0; at < layout_.size; ++at) {
+      if (layout_.role_of[size_t(at)] != role) continue;
+      const int32_t group = layout_.tile_of_slot[size_t(at)][size_t(called.group)];
+      const int32_t other = peer_of(at, group, distance);
+      if (other < 0) return false;
+      const bool sends = called.kind == workload::CallKind::send;
+      const int32_t from = sends ? at : other, to = sends ? other : at;
+      const auto [found, is_new] =
+          messages_.try_emplace({group, from, to, called.tag}, int32_t(layout_.tiles.size()));
+      if (is_new) layout_.tiles.push_back({called.group, true, false, {from, to}, "", {}});
+      layout_.tile_of_message[size_t(at)][size_t(call)] = found->second;
+    }
+    close(family);
+    return true;
+  }
+
+  // The place of the member `distance` places on; -1 when it is in another block, or not at one
+  // place for all blocks.
+  int32_t peer_of(int32_t at, int32_t group, int64_t distance) {
+    const Tile& tile = layout_.tiles[size_t(group)];
+    const auto& index_of = indices(group);
+    const auto size = int64_t(tile.members.size());
+    if (!tile.is_across) {
+      return tile.members[size_t((index_of.at(at) + distance) % size)];
+    }
+    int32_t peer = -1;
+    for (int64_t block = 0; block < layout_.count; ++block) {
+      const int64_t index = index_of.at(int32_t(block * layout_.size) + at);
+      const int32_t other = tile.members[size_t((index + distance) % size)];
+      if (other / layout_.size != block) return -1;
+      if (peer >= 0 && place(other) != peer) return -1;
+      peer = place(other);
+    }
+    return peer;
+  }
+
+  // Index in members, by member, of the group asked for last.
+  const std::map<int32_t, int64_t>& indices(int32_t group) {
+    auto [found, is_new] = indices_.try_emplace(group);
+    if (is_new) {
+      const Members& members = layout_.tiles[size_t(group)].members;
+      for (size_t i = 0; i < members.size(); ++i) found->second[members[i]] = int64_t(i);
+    }
+    return found->second;
+  }
+
+  void find_calls(int32_t index) {
+    Tile& tile = layout_.tiles[size_t(index)];
+    if (tile.members.size() < 2) return;
+    const size_t first = size_t(place(tile.members[0]));
+    const Program& program = program_of(layout_.role_of[first]);
+    for (size_t call = 0; call < program.calls.size(); ++call) {
+      const CallTemplate& called = program.calls[call];
+      if (called.kind == workload::CallKind::recv) continue;
+      const int32_t on = is_message(called.kind)
+                             ? layout_.tile_of_message[first][call]
+                             : layout_.tile_of_slot[first][size_t(called.group)];
+      if (on == index) tile.calls.push_back(int32_t(call));
+    }
+  }
+
+  const Job& job_;
+  const std::vector<int32_t>& role_of_rank_;
+  Layout layout_;
+  std::vector<bool> formed_;  // by slot of the present role
+  struct Known {
+    std::vector<int32_t> tiles;       // of these members and this name, in order of creation
+    std::map<int32_t, int32_t> seen;  // by role, how many of them its slots have taken
+  };
+  std::map<std::tuple<bool, Members, std::string>, Known> known_;
+  std::map<std::tuple<int32_t, int32_t, int32_t, int32_t>, int32_t> messages_;
+  std::map<int32_t, std::map<int32_t, int64_t>> indices_;
+};
+
+}  // namespace
+
+std::vector<int32_t> Layout::ranks_of(const Tile& tile, int64_t block) const {
+  std::vector<int32_t> ranks = tile.members;
+  if (!tile.is_across) {
+    for (int32_t& rank : ranks) rank += int32_t(block * size);
+  }
+  return ranks;
+}
+
+std::vector<int32_t> roles_of_ranks(const Job& job) {
+  std::vector<int32_t> roles(size_t(job.rank_count), -1);
+  for (size_t role = 0; role < job.roles.size(); ++role) {
+    const workload::RankPattern& ranks = job.roles[role].ranks;
+    for (int64_t i = 0; i < ranks.size(); ++i) {
+      const int64_t rank = ranks.rank_at(i);
+      TRN_CHECK(rank >= 0 && rank < job.rank_count && roles[size_t(rank)] < 0, simulate,
+                "rank " + std::to_string(rank) + " of role " + job.roles[role].program->role +
+                    " is not one of " + std::to_string(job.rank_count) +
+                    " ranks, or plays another role too",
+                "give each rank one role");
+      roles[size_t(rank)] = int32_t(role);
+    }
+  }
+  const auto none = std::find(roles.begin(), roles.end(), -1);
+  TRN_CHECK(none == roles.end(), simulate,
+            "rank " + std::to_string(none - roles.begin()) + " plays no role",
+            "give each rank one role");
+  return roles;
+}
+
+std::optional<Layout> lay_out(const Job& job, const std::vector<int32_t>& role_of_rank,
+                              int64_t block_size) {
+  return LayoutMaker(job, role_of_rank, block_size).make();
+}
+
+}  // namespace trnsim::fold

@@ -1,0 +1,293 @@
+// SPDX-License-Identifier: Apache-2.0
+// SPDX-FileCopyrightText: The trnsim authors
+//
+// make_cohorts gives what folding every rank gives, object for object.
+#include <gtest/gtest.h>
+
+#include <map>
+#include <random>
+
+#include "fold/job.h"
+#include "fold/refine.h"
+#include "simulate/scenes.h"
+#include "simulate/timeline.h"
+
+namespace trnsim::fold {
+namespace {
+
+using lower::Pattern;
+using scenes::ProgramBuilder;
+using workload::CallKind;
+using workload::RankPattern;
+
+// Pods of 2 x 2 x 2 chips under ToRs of 8, leaves of 4 ToRs and spines.
+machine::Machine pods_of_8() {
+  machine::Machine machine;
+  machine.name = "toy";
+  machine.server.chips = 8;
+  machine.torus = {2, 2, 2};
+  machine.torus_axis_Bps = {Rational{4'000'000'000, 1}, {4'000'000'000, 1}, {1'000'000'000, 1}};
+  machine.chip.ranks_per_chip_allowed = {1, 2};
+  machine.fabric.pods = 4096;
+  machine.fabric.nic_Bps = Rational{2'000'000'000, 1};
+  machine.fabric.port_Bps = Rational{3'000'000'000, 1};
+  machine.fabric.tor = {8, 4, true};
+  machine.fabric.leaf = {4, 4, true};
+  machine.fabric.spine_ports = 4096;
+  return machine;
+}
+
+// Replicas of `stages` pods: tensor parallel in a pod, messages from pod to pod, data parallel over
+// all replicas, or half of it over pairs of them and half over every second one.
+struct Training {
+  int64_t replicas = 4, stages = 1, ranks_per_chip = 1;
+  bool in_pairs = false, over_world = false;
+  uint64_t seed = 0;
+  std::vector<machine::LinkFault> faults = {};
+  std::vector<OddRank> odd_ranks = {};
+  std::vector<std::pair<int32_t, std::vector<RateChange>>> changing_links = {};
+
+  machine::Machine machine = pods_of_8();
+  machine::Placement placement = {};
+  std::unique_ptr<machine::Topology> topology = nullptr;
+
+  int64_t pod() const { return 8 * ranks_per_chip; }
+  int64_t ranks() const { return replicas * stages * pod(); }
+
+  Job job() {
+    placement.chips = replicas * stages * 8;
+    placement.ranks_per_chip = ranks_per_chip;
+    placement.ranks = ranks();
+    if (!topology) topology = machine::make_topology(machine, placement.chips, {faults, 0});
+    Job job{machine, *topology, placement, ranks(), {}, odd_ranks, changing_links};
+    for (int64_t stage = 0; stage < stages; ++stage) {
+      const RankPattern played{stage * pod(), {{1, pod()}, {stages * pod(), replicas}}, {}};
+      job.roles.push_back({program(stage), played});
+    }
+    return job;
+  }
+
+  std::shared_ptr<const lower::Program> program(int64_t stage) const {
+    std::mt19937_64 random(seed);  // the same templates in every stage
+    ProgramBuilder builder;
+    const int32_t tensor = builder.queue(lower::QueueKind::tensor, 0);
+    const int32_t stream = builder.queue(lower::QueueKind::collective, 0);
+    const int32_t send = builder.queue(lower::QueueKind::send, 0);
+    const int32_t recv = builder.queue(lower::QueueKind::recv, 0);
+    const int64_t replica = stages * pod();
+    const int64_t own = stage * pod() + int64_t(random() % uint64_t(pod())) +
+                        replica * int64_t(random() % uint64_t(replicas));
+    builder.program.rank = own;
+    const auto group = [&](const std::string& name, const RankPattern& ranks) {
+      builder.program.groups.push_back({name, ranks});
+      return int32_t(builder.program.groups.size()) - 1;
+    };
+    std::vector<int32_t> calls;
+    const auto call = [&](CallKind kind, int32_t slot, Pattern pattern, int64_t peer) {
+      lower::CallTemplate made = scenes::all_reduce(slot, 64);
+      made.kind = kind;
+      made.peer = int32_t(peer);
+      made.phases.resize(1);
+      made.phases[0].pattern = pattern;
+      made.phases[0].axis = int8_t(random() % 3);
+      made.phases[0].distance = 1;
+      made.phases[0].bytes = random() % 5 == 0 ? 0 : 1 + int64_t(random() % 100);
+      made.phases[0].steps = 3;
+      made.phases[0].step_ps = int64_t(random() % 1000);
+      made.phases[0].hop_ps = int64_t(random() % 3);
+      return builder.call_template(made);
+    };
+    const int32_t in_pod = group("tp", {own / pod() * pod(), {{1, pod()}}, {}});
+    for (const Pattern pattern : {Pattern::ring_both, Pattern::axis_ring, Pattern::exchange}) {
+      calls.push_back(call(CallKind::all_reduce, in_pod, pattern, -1));
+    }
+    const int64_t first = own % replica;
+    if (in_pairs) {
+      const int64_t pair = own / replica / 2 * 2;
+      const int32_t near = group("near", {first + pair * replica, {{replica, 2}}, {}});
+      const int32_t far = group("far", {own % (2 * replica), {{2 * replica, replicas / 2}}, {}});
+      for (const int32_t slot : {near, far}) {
+        calls.push_back(call(CallKind::all_gather, slot, Pattern::ring, -1));
+      }
+    } else {
+      const int32_t data = group("dp", {first, {{replica, replicas}}, {}});
+      calls.push_back(call(CallKind::all_reduce, data, Pattern::ring_both, -1));
+    }
+    if (over_world) {
+      const int32_t world = group("", {0, {{1, ranks()}}, {}});
+      calls.push_back(call(CallKind::broadcast, world, Pattern::one_to_all, 0));
+      calls.push_back(call(CallKind::barrier, world, Pattern::ring, -1));
+    }
+    const int32_t line =
+        group("pp", {own % pod() + own / replica * replica, {{pod(), stages}}, {}});
+    const int32_t sent = call(CallKind::send, line, Pattern::message, own + pod());
+    const int32_t received = call(CallKind::recv, line, Pattern::message, own - pod());
+    auto& templates = builder.program.calls;
+    templates[size_t(received)].phases = templates[size_t(sent)].phases;
+    const bool sends = stage + 1 < stages, receives = stage > 0;
+    if (!receives) templates.pop_back();
+    if (!sends) {
+      if (receives) std::swap(templates[size_t(sent)], templates[size_t(received)]);
+      templates.pop_back();
+    }
+    if (receives) builder.call(recv, sends ? received : sent);
+    for (const int32_t each : calls) {
+      const int32_t before = builder.task(tensor, int64_t(random() % 5000) + 10 * stage);
+      builder.call(stream, each, {scenes::after(before)});
+    }
+    if (sends) builder.call(send, sent);
+    return builder.build();
+  }
+};
+
+// Links that nobody uses stand in the System of every rank only.
+System used_part(const System& system) {
+  System used = system;
+  std::vector<int32_t> index(system.links.size(), -1);
+  for (const Variable& variable : system.variables) {
+    for (const LinkUse& use : variable.uses) index[size_t(use.link)] = 0;
+  }
+  used.links.clear();
+  for (size_t link = 0; link < index.size(); ++link) {
+    if (index[link] < 0) continue;
+    index[link] = int32_t(used.links.size());
+    used.links.push_back(system.links[link]);
+  }
+  for (Variable& variable : used.variables) {
+    for (LinkUse& use : variable.uses) use.link = index[size_t(use.link)];
+  }
+  return used;
+}
+
+void expect_same_ranks(const System& a, const System& b) {
+  ASSERT_EQ(a.ranks.size(), b.ranks.size());
+  for (size_t i = 0; i < a.ranks.size(); ++i) {
+    const Rank &x = a.ranks[i], &y = b.ranks[i];
+    EXPECT_EQ(std::tie(x.role, x.chip, x.factor, x.start_ps, x.count, x.changes),
+              std::tie(y.role, y.chip, y.factor, y.start_ps, y.count, y.changes));
+    EXPECT_EQ(x.communicator_of_slot, y.communicator_of_slot);
+    EXPECT_EQ(x.communicator_of_message, y.communicator_of_message);
+  }
+}
+
+void expect_same(const System& full, const System& direct) {
+  const System a = used_part(full), b = used_part(direct);
+  expect_same_ranks(a, b);
+  ASSERT_EQ(a.communicators.size(), b.communicators.size());
+  for (size_t i = 0; i < a.communicators.size(); ++i) {
+    EXPECT_EQ(a.communicators[i].slot, b.communicators[i].slot);
+    EXPECT_EQ(a.communicators[i].members, b.communicators[i].members);
+    EXPECT_EQ(a.communicators[i].name, b.communicators[i].name);
+  }
+  ASSERT_EQ(a.links.size(), b.links.size());
+  for (size_t i = 0; i < a.links.size(); ++i) {
+    EXPECT_EQ(a.links[i].name, b.links[i].name);
+    EXPECT_EQ(a.links[i].rate, b.links[i].rate);
+    EXPECT_EQ(a.links[i].changes, b.links[i].changes);
+  }
+  EXPECT_EQ(a.plan, b.plan);
+  ASSERT_EQ(a.variables.size(), b.variables.size());
+  for (size_t i = 0; i < a.variables.size(); ++i) {
+    const Variable &x = a.variables[i], &y = b.variables[i];
+    EXPECT_EQ(std::tie(x.communicator, x.call, x.phase, x.latency_ps, x.bytes, x.is_private),
+              std::tie(y.communicator, y.call, y.phase, y.latency_ps, y.bytes, y.is_private));
+    EXPECT_EQ(x.uses, y.uses) << "variable " << i;
+  }
+}
+
+Training random_training(uint64_t seed) {
+  std::mt19937_64 random(seed);
+  const auto below = [&](int64_t count) { return int64_t(random() % uint64_t(count)); };
+  Training training;
+  training.seed = seed;
+  training.stages = 1 + below(4);
+  training.in_pairs = below(3) == 0;
+  training.replicas = training.in_pairs ? 4 + 2 * below(5) : 2 + below(12);
+  training.ranks_per_chip = 1 + below(2);
+  training.over_world = below(3) == 0;
+  if (below(4) == 0) training.machine.fabric.tor.is_blocking = false;
+  if (below(4) == 0) training.machine.fabric.leaf.is_blocking = false;
+  for (int64_t i = below(3); i > 0; --i) {
+    training.odd_ranks.push_back({below(training.ranks()), 1 << 15, below(2) * 777, {}});
+    if (below(2) == 0) training.odd_ranks.back().changes = {{900, 3 << 15}};
+  }
+  const std::string chip = std::to_string(below(training.replicas * training.stages * 8));
+  const std::vector<std::string> places{"nic up " + chip, "nic down " + chip, "tor 1>leaf 1",
+                                        "leaf 2>tor 0"};
+  const int64_t place = below(8);
+  if (place < 4 && training.machine.fabric.tor.is_blocking) {
+    training.faults.push_back({places[size_t(place)], Rational{1, 2 + below(2)}});
+  }
+  if (below(4) == 0) {
+    training.changing_links.push_back({int32_t(below(48)), {{500, 1'000'000'000}}});
+  }
+  return training;
+}
+
+TEST(MakeCohorts, GivesWhatFoldingEveryRankGives) {
+  int64_t ranks = 0, classes = 0;
+  for (uint64_t seed = 0; seed < 1000; ++seed) {
+    SCOPED_TRACE("seed " + std::to_string(seed));
+    Training training = random_training(seed);
+    const Job job = training.job();
+    const auto every = std::make_shared<const System>(make_system(job));
+    const Cohorts full = fold_system(every, 64, false), direct = make_cohorts(job);
+    expect_same(*full.system, *direct.system);
+    EXPECT_EQ(full.class_of_rank, direct.class_of_rank);
+    const simulate::SimulateOptions options;
+    const auto unfolded = simulate_step(every, options),
+               folded = simulate_step(direct.system, options);
+    EXPECT_EQ(unfolded.hash, folded.hash);
+    EXPECT_EQ(unfolded.makespan_ps, folded.makespan_ps);
+    if (HasFailure()) return;
+    ranks += int64_t(full.class_of_rank.size());
+    classes += int64_t(direct.system->ranks.size());
+  }
+  EXPECT_LT(classes * 4, ranks);
+}
+
+TEST(MakeCohorts, MakesOneBlockOfEachClass) {
+  // 512 replicas of 2 pods, 8,192 ranks, one of them slow: every stage splits in {its replica, the
+  // others} x {its index, the others}.
+  Training training;
+  training.replicas = 512;
+  training.stages = 2;
+  training.seed = 5;
+  training.machine.fabric.tor.up_ports = 8;  // a plane for each chip of a pod
+  const Job symmetric = training.job();
+  const Cohorts before = make_cohorts(symmetric);
+  EXPECT_EQ(before.system->ranks.size(), 2u);
+  EXPECT_EQ(before.system->ranks[0].count, 8 * 512);
+  training.odd_ranks = {{700, 3 << 15, 0, {}}};
+  const Cohorts after = make_cohorts(training.job());
+  EXPECT_EQ(after.system->ranks.size(), 8u);
+  const auto every = std::make_shared<const System>(make_system(training.job()));
+  expect_same(*fold_system(every).system, *after.system);
+}
+
+TEST(MakeCohorts, AJobWithoutBlocksIsFoldedFromEveryRank) {
+  Training training;  // one replica: nothing is there twice
+  training.replicas = 1;
+  training.stages = 3;
+  const Job job = training.job();
+  const auto every = std::make_shared<const System>(make_system(job));
+  const Cohorts full = fold_system(every), direct = make_cohorts(job);
+  expect_same(*full.system, *direct.system);
+  EXPECT_EQ(full.class_of_link, direct.class_of_link);
+  EXPECT_FALSE(direct.class_of_link.empty());
+}
+
+TEST(MakeCohorts, RanksOutsideTheRolesAreNamed) {
+  Training training;
+  Job job = training.job();
+  job.roles[0].ranks = {0, {{1, 31}}, {}};
+  EXPECT_THROW(make_cohorts(job), Error);
+  job.roles[0].ranks = {0, {{1, 33}}, {}};
+  EXPECT_THROW(make_system(job), Error);
+  job.roles[0].ranks = {0, {{1, 32}}, {}};
+  job.odd_ranks = {{32, 1 << 15, 0, {}}};
+  EXPECT_THROW(make_system(job), Error);
+}
+
+}  // namespace
+}  // namespace trnsim::fold
