@@ -178,7 +178,9 @@ TEST(Variables, ASlowLinkIsCriticalThoughItCarriesLess) {
   const System system = job.place();
   const Variable& variable = system.variables[size_t(system.plan[0][0][0])];
   for (const LinkUse& use : variable.uses) {
-    if (system.links[size_t(use.link)].axis == 2) EXPECT_EQ(use.weight, kWeightOne);
+    if (system.links[size_t(use.link)].axis == 2) {
+      EXPECT_EQ(use.weight, kWeightOne);
+    }
   }
 }
 
