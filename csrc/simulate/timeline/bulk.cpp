@@ -23,9 +23,9 @@ std::unique_ptr<Lanes> make_cuda_lanes(const fold::System&, bool) {
 
 namespace {
 
-// Below, threads cost more than they save: a round of 16 tiles takes a few microseconds, and so
-// does waking a team.
-constexpr int64_t kRanksForThreads = 16 * kTileLanes, kTasksForThreads = 4'000'000;
+// Measured with two threads: below, waking them at every round costs what they save. One thread
+// does this many tasks in 10 ms.
+constexpr int64_t kRanksForThreads = 16 * kTileLanes, kTasksForThreads = 16'000'000;
 
 int32_t thread_count() {
 #ifdef _OPENMP
