@@ -11,6 +11,7 @@
 
 #include <algorithm>
 #include <atomic>
+#include <cstdio>
 #include <mutex>
 #include <unordered_map>
 #include <unordered_set>
@@ -384,13 +385,14 @@ void record_host_read(std::span<const at::Tensor> inputs, bool answered_by_polic
   all.place(record, false);
   all.add_uses(record, in.span(), {}, {});
   all.workload.records.push_back(record);
-  if (answered_by_policy) ++all.workload.unknown_reads;
-}
-
-int64_t unknown_read_count() {
-  Recorder& all = recorder();
-  const std::lock_guard lock(all.mutex);
-  return all.workload.unknown_reads;
+  constexpr int64_t kMany = 1000;
+  // A script that waits for a value to change waits for ever: nothing else would tell.
+  if (answered_by_policy && ++all.workload.unknown_reads == kMany) {
+    std::fputs(
+        "trnsim: 1000 values were read that phantom mode does not know; a bool reads False and a "
+        "number reads 1. If the script waits for one, use --mode compute or --stop-after-step\n",
+        stderr);
+  }
 }
 
 void record_event(int64_t event_id, int32_t stream) {

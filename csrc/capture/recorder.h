@@ -80,7 +80,6 @@ int32_t add_group(const std::string& name, const workload::RankPattern& ranks);
 void name_group(int32_t group, const std::string& name);
 void reset_groups();  // forgets every group but the world: no process group is alive
 int64_t work_count();  // ops and calls recorded so far
-int64_t unknown_read_count();
 void set_parameter_count(int64_t count);  // elements of the parameters that optimizers hold
 void add_note(const std::string& note);  // something that capture had to guess
 

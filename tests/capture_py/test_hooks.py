@@ -310,3 +310,17 @@ def test_a_capture_can_end_the_script_after_a_step():
         assert taken == 2
         del model, optimizer
     assert [one.whole for one in held.workload.find_steps()] == [True, True]
+
+
+def test_parameters_that_moved_after_a_call_are_parameters_still():
+    with capture() as held:
+        model = nn.Linear(8, 4)
+        model(torch.ones(2, 8))
+        model.to("trn")
+        step(model, torch.optim.SGD(model.parameters(), 0.1))
+        del model
+    tables = held.workload.to_columns()["storages"]
+    names = _core.workload_enum_names()["storages.kind"]
+    kinds = [names[kind] for kind in tables["kind"]]
+    assert kinds.count("parameter") == 2
+    assert held.workload.parameter_count == 8 * 4 + 4

@@ -175,11 +175,12 @@ class Hooks:
         _torch.record_marker("forward_begin", samples)
 
     def _add_parameter(self, parameter: torch.Tensor) -> None:
-        if parameter in self._known_parameters or torch.nn.parameter.is_lazy(parameter):
+        if torch.nn.parameter.is_lazy(parameter):
             return
-        self._known_parameters[parameter] = None
-        self.parameter_count += parameter.numel()
-        _torch.set_storage_kind(parameter, "parameter")
+        _torch.set_storage_kind(parameter, "parameter")  # of its storage now: it may have moved
+        if parameter not in self._known_parameters:
+            self._known_parameters[parameter] = None
+            self.parameter_count += parameter.numel()
 
     # --- optimizers -----------------------------------------------------------------------------
 

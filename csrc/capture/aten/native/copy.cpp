@@ -102,24 +102,9 @@ at::Tensor copy_from_and_resize(const at::Tensor& source, const at::Tensor& targ
   return copy_from(source, target, false);
 }
 
-namespace {
-
-// A script that waits for a value to change waits for ever: nothing else would tell.
-void tell_of_many_unknown_reads() {
-  constexpr int64_t kMany = 1000;
-  if (unknown_read_count() != kMany) return;
-  std::fputs(
-      "trnsim: 1000 values were read that phantom mode does not know; a bool reads False and a "
-      "number reads 1. If the script waits for one, use --mode compute or --stop-after-step\n",
-      stderr);
-}
-
-}  // namespace
-
 at::Scalar local_scalar_dense(const at::Tensor& self) {
   const bool is_known = known(self);
   record_host_read(std::span(&self, 1), !is_known);
-  if (!is_known) tell_of_many_unknown_reads();
   if (is_known) return host_alias(self).item();
   switch (self.scalar_type()) {
     case at::kBool: return false;
