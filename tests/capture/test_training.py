@@ -8,11 +8,10 @@ import gc
 
 import pytest
 import torch
+from models import Gpt, ResNet, gpt_batch, resnet_batch, train
+from recording import record, use
 from torch import nn
 from torch.utils.checkpoint import checkpoint
-
-from tests.capture.conftest import _record, use
-from tests.capture.models import Gpt, ResNet, gpt_batch, resnet_batch, train
 
 CASES = {
     "gpt": (Gpt, gpt_batch, {}),
@@ -37,7 +36,7 @@ def test_both_modes_record_the_same_workload_op_for_op(case):
     workloads = []
     for mode in ("compute", "phantom"):
         use(mode)
-        with _record() as recording:
+        with record() as recording:
             train(make, batch, "trn", 3, **options)
             gc.collect()
         workloads.append(recording.workload)
@@ -106,7 +105,7 @@ def test_scaled_gradients_are_stepped_in_both_modes(mode):
     stepper = torch.optim.SGD(model.parameters(), lr=0.1)
     scaler = torch.amp.GradScaler("trn")
     scaler.scale(model(torch.ones(4, 300, device="trn")).mean()).backward()
-    with _record() as recording:
+    with record() as recording:
         scaler.step(stepper)
         scaler.update()
     assert "_foreach_add_.List" in recording.ops()

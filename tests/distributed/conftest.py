@@ -1,16 +1,12 @@
 # SPDX-License-Identifier: Apache-2.0
 # SPDX-FileCopyrightText: The trnsim authors
-"""Both modes, one after the other; jobs.py of this folder is imported by its name."""
+"""Both modes, one after the other."""
 
 from __future__ import annotations
 
 import gc
-import sys
-from pathlib import Path
 
 import pytest
-
-sys.path.append(str(Path(__file__).resolve().parent))
 
 
 @pytest.fixture(params=["compute", "phantom"])

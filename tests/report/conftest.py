@@ -1,13 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
 # SPDX-FileCopyrightText: The trnsim authors
-"""The small training step of tests/project serves the reports too."""
-
-import sys
-from pathlib import Path
+"""A projection that the reports show."""
 
 import pytest
-
-sys.path.insert(0, str(Path(__file__).resolve().parent.parent / "project"))
 
 
 @pytest.fixture(scope="session")
