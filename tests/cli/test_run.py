@@ -80,6 +80,16 @@ def test_the_exit_code_is_the_scripts(tmp_path):
         assert ("step time" in done.stdout) == (code == 0)
 
 
+def test_an_interrupt_is_one_line_and_leaves_nothing(tmp_path):
+    script = write(
+        tmp_path, TRAIN + "\n    import signal\n    signal.raise_signal(signal.SIGINT)\n"
+    )
+    done = trnsim("run", "--out", tmp_path / "out", script)
+    assert done.returncode == 130
+    assert done.stderr.strip().splitlines()[-1] == "trnsim: interrupted"
+    assert not (tmp_path / "out").exists()
+
+
 def test_a_script_without_an_op_on_the_device_is_refused_with_the_device(tmp_path):
     done = trnsim("run", write(tmp_path, "import torch\nx = torch.ones(3) + 1\n"))
     assert done.returncode == 2
