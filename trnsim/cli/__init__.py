@@ -56,11 +56,12 @@ def main() -> None:
     except usage_error as error:
         code = fail(" ".join(error.format_message().split()), hint=_where(error))
     except (KeyboardInterrupt, typer.Abort):
-        fail("interrupted")
         code = 130
     except BrokenPipeError:  # the reader of our output has gone: nothing more to say to it
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
         code = 141
+    if code == 130:  # typer makes it of a KeyboardInterrupt, too
+        fail("interrupted")
     sys.exit(code or 0)
 
 
