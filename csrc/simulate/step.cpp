@@ -3,6 +3,7 @@
 #include "simulate/step.h"
 
 #include <algorithm>
+#include <numeric>
 #include <tuple>
 
 #include "simulate/deadlock.h"
@@ -43,6 +44,8 @@ Backend choose_backend(const fold::System& system, const SimulateOptions& option
 std::unique_ptr<Lanes> make_lanes(const fold::System& system, const SimulateOptions& options,
                                   std::string& engine) {
   if (options.engine == Engine::reference) {
+    TRN_CHECK(options.exchange == nullptr, simulate, "the reference engine runs in one process",
+              "use the bulk engine");
     engine = "reference";
     return make_reference_lanes(system);
   }
@@ -50,6 +53,7 @@ std::unique_ptr<Lanes> make_lanes(const fold::System& system, const SimulateOpti
   const Backend backend = choose_backend(system, options, why);
   engine = std::string("bulk ") + backend_name(backend);
   if (!why.empty()) engine += " (" + why + ")";
+  if (options.exchange != nullptr) return make_shard_lanes(system, backend, options);
   return make_bulk_lanes(system, backend, options.keep_times);
 }
 
@@ -95,6 +99,7 @@ Timeline Step::run() {
   timeline.system = system_;
   lanes_->write(timeline);
   write_calls(timeline);
+  if (options_.exchange != nullptr) add_up(timeline);
   timeline.solve_count = transfers_.solve_count();
   timeline.event_count = transfers_.event_count();
   timeline.engine = engine_;
@@ -103,18 +108,52 @@ Timeline Step::run() {
 
 // One round at this time; true when it released somebody, who may do more at the same time.
 bool Step::settle(int64_t now_ps) {
-  arrivals_.clear();
-  lanes_->run(now_ps, arrivals_);
-  take_arrivals(now_ps);
+  bool happened = settle_here(now_ps);
+  if (options_.exchange != nullptr) happened = hear_news();
   std::vector<int64_t> ended;
   transfers_.process(now_ps, ended);
   for (const int64_t instance : ended) end(instance, now_ps);
-  return !arrivals_.empty() || !ended.empty();
+  return happened || !ended.empty();
+}
+
+// On several processes, until every lane waits for somebody else.
+bool Step::settle_here(int64_t now_ps) {
+  do {
+    arrivals_.clear();
+    lanes_->run(now_ps, arrivals_);
+    take_arrivals(now_ps);
+  } while (options_.exchange != nullptr && !arrivals_.empty());
+  return !arrivals_.empty();
+}
+
+// Whether no other process needs to hear of the call.
+bool Step::is_met_here(int64_t index) const {
+  if (options_.exchange == nullptr) return true;
+  const auto& members = system_->communicators[size_t(table_.communicator_of(index))].members;
+  const bool is_ours = std::all_of(members.begin(), members.end(), [&](int32_t rank) {
+    return rank >= options_.first_rank && rank < options_.end_rank;
+  });
+  return is_ours && ends_inside_lane(table_.phases_of(index));
+}
+
+// What all processes tell each other, taken as arrivals; true when anybody had news.
+bool Step::hear_news() {
+  const std::vector<ArrivalNews> all = share_news(*options_.exchange, news_);
+  news_.clear();
+  for (const ArrivalNews& news : all) {
+    Instance& instance = instances_[size_t(news.instance)];
+    instance.first_ps = std::min(instance.first_ps, news.first_ps);
+    instance.ready_ps = std::max(instance.ready_ps, news.last_ps);
+    instance.missing -= int32_t(news.members);
+    if (instance.missing == 0) begin(news.instance);
+  }
+  return !all.empty();
 }
 
 // Neighbours mostly arrive at the same call: it is kept in registers as long as they do.
 void Step::take_arrivals(int64_t now_ps) {
   int64_t index = -1;
+  bool is_here = true;
   Instance instance;
   for (const Arrival& arrival : arrivals_) {
     TRN_ASSERT(arrival.time_ps >= now_ps, "a lane posted a ready time before network time");
@@ -123,6 +162,15 @@ void Step::take_arrivals(int64_t now_ps) {
       if (index >= 0) instances_[size_t(index)] = instance;
       index = at;
       instance = instances_[size_t(at)];
+      is_here = is_met_here(at);
+      if (!is_here) news_.push_back({at, 0, kNever, 0});
+    }
+    if (!is_here) {
+      ArrivalNews& news = news_.back();
+      ++news.members;
+      news.first_ps = std::min(news.first_ps, arrival.time_ps);
+      news.last_ps = std::max(news.last_ps, arrival.time_ps);
+      continue;
     }
     instance.first_ps = std::min(instance.first_ps, arrival.time_ps);
     instance.ready_ps = std::max(instance.ready_ps, arrival.time_ps);
@@ -160,16 +208,36 @@ void Step::end(int64_t index, int64_t end_ps) {
 }
 
 void Step::check_finished() const {
-  if (lanes_->ended_count() == task_count_) return;
+  int64_t ended = lanes_->ended_count();
+  if (options_.exchange != nullptr) {
+    const std::vector<int64_t> all = options_.exchange->all_gather({ended});
+    ended = std::accumulate(all.begin(), all.end(), int64_t(0));
+  }
+  if (ended == task_count_) return;
   const std::string stalled = transfers_.stalled();
   TRN_CHECK(stalled.empty(), simulate, stalled, "give the link a bandwidth above 0");
+  TRN_CHECK(options_.exchange == nullptr, simulate,
+            std::to_string(task_count_ - ended) + " tasks wait for ever",
+            "run it in one process, which names who waits for whom");
   throw Error(ErrorKind::simulate, explain_deadlock(*system_, table_, *lanes_),
               "make the same calls in the same order on every member");
+}
+
+// Makespan and hash of the job, from everybody's.
+void Step::add_up(Timeline& timeline) const {
+  const std::vector<int64_t> all =
+      options_.exchange->all_gather({timeline.makespan_ps, int64_t(timeline.hash)});
+  timeline.hash = 0;
+  for (size_t i = 0; i < all.size(); i += 2) {
+    timeline.makespan_ps = std::max(timeline.makespan_ps, all[i]);
+    timeline.hash += uint64_t(all[i + 1]);
+  }
 }
 
 void Step::write_calls(Timeline& timeline) {
   for (size_t index = 0; index < instances_.size(); ++index) {
     const Instance& instance = instances_[index];
+    if (instance.end_ps < 0) continue;  // met on another process
     CallSpan& span = timeline.calls.emplace_back();
     span.communicator = table_.communicator_of(int64_t(index));
     span.call = table_.template_of(int64_t(index));

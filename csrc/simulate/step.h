@@ -9,7 +9,8 @@
 //   advance  to the earliest next entry, end, or moment of a lane
 //
 // A private call, one whose links nobody else uses, needs no event: its end is known when its last
-// member arrives. So does a call without bytes. Everything else goes through Transfers.
+// member arrives. So does a call without bytes. Everything else goes through Transfers. On several
+// processes (shard.h) each settles its own lanes, then all hear of the calls that concern others.
 #pragma once
 
 #include <memory>
@@ -17,6 +18,7 @@
 
 #include "simulate/calls.h"
 #include "simulate/network/transfers.h"
+#include "simulate/shard.h"
 #include "simulate/timeline/lanes.h"
 
 namespace trnsim::simulate {
@@ -34,10 +36,14 @@ class Step {
 
   bool settle(int64_t now_ps);
   void take_arrivals(int64_t now_ps);
+  bool is_met_here(int64_t instance) const;
+  bool settle_here(int64_t now_ps);
+  bool hear_news();
   void begin(int64_t instance);
   void end(int64_t instance, int64_t end_ps);
   bool ends_inside_lane(const std::vector<int32_t>& phases) const;
   void check_finished() const;
+  void add_up(Timeline& timeline) const;
   void write_calls(Timeline& timeline);
   void report_progress();
 
@@ -48,7 +54,8 @@ class Step {
   std::unique_ptr<Lanes> lanes_;
   std::vector<Instance> instances_;
   std::vector<Arrival> arrivals_;
-  std::vector<int32_t> tasks_;  // scratch: of one call's members
+  std::vector<ArrivalNews> news_;  // of calls that other processes must hear of
+  std::vector<int32_t> tasks_;     // scratch: of one call's members
   int64_t task_count_ = 0, rounds_ = 0;
   std::string engine_;
 };

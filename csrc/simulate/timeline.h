@@ -43,6 +43,8 @@ struct Progress {
   std::atomic<int64_t> tasks_ended{0}, tasks_total{0};
 };
 
+class Exchange;  // shard.h
+
 struct SimulateOptions {
   Engine engine = Engine::bulk;
   Backend backend = Backend::automatic;
@@ -50,6 +52,11 @@ struct SimulateOptions {
   bool keep_times = true;        // else starts_ps and ends_ps stay empty (bulk only)
   bool use_private = true;       // resolve private collectives inside the lane
   Progress* progress = nullptr;  // or null; not owned
+  // Of a run on several processes: how they talk (not owned), and which ranks have their lanes
+  // here. The Timeline then has the times of these ranks and the calls that were met here; makespan
+  // and hash are the job's. Bulk only.
+  Exchange* exchange = nullptr;
+  int64_t first_rank = 0, end_rank = 0;
 };
 
 // Runs the System to its end. Throws SimulateError for deadlocks (naming tasks, queues, ranks of
