@@ -7,7 +7,7 @@ import numpy
 import numpy.typing
 import typing
 import typing_extensions
-__all__: list[str] = ['Advice', 'Backend', 'Breakdown', 'CallSpan', 'Cohorts', 'Communicator', 'Engine', 'Fallback', 'Figure', 'Link', 'LinkInfo', 'LinkUse', 'Machine', 'MemoryPeak', 'ModuleShare', 'OpShare', 'Placement', 'Program', 'Progress', 'ProjectProgress', 'Projection', 'Rank', 'Run', 'Step', 'System', 'Timeline', 'Topology', 'Variable', 'Workload', 'cost_rules', 'estimate_trace_bytes', 'find_violation', 'fold_system', 'input_group_of', 'lower_step', 'make_machine', 'make_placement', 'make_system', 'make_topology', 'project_step', 'simulate_step', 'solve_max_min', 'with_jitter', 'workload_enum_names', 'write_trace']
+__all__: list[str] = ['Advice', 'Backend', 'Breakdown', 'CallSpan', 'Cohorts', 'Communicator', 'Engine', 'Fallback', 'Figure', 'Link', 'LinkInfo', 'LinkUse', 'Machine', 'MemoryPeak', 'ModuleShare', 'OpShare', 'Placement', 'Program', 'Progress', 'ProjectProgress', 'Projection', 'Rank', 'Run', 'Step', 'System', 'Timeline', 'Topology', 'Variable', 'Workload', 'cost_rules', 'estimate_trace_bytes', 'find_violation', 'fold_system', 'input_group_of', 'lower_step', 'make_machine', 'make_placement', 'make_system', 'make_topology', 'project_step', 'simulate_shard', 'simulate_step', 'solve_max_min', 'with_jitter', 'workload_enum_names', 'write_trace']
 class Figure:
     def __init__(self, key: str, value: str, unit: str, source: str, confidence: str) -> None:
         ...
@@ -843,7 +843,9 @@ def make_topology(machine: Machine, chips: typing.SupportsInt | typing.SupportsI
     ...
 def project_step(workload: Workload, machine: Machine, placement: Placement, step: typing.SupportsInt | typing.SupportsIndex, tokens_per_step: typing.SupportsInt | typing.SupportsIndex, top: typing.SupportsInt | typing.SupportsIndex, advise: bool, interval: bool, fold: bool, progress: ProjectProgress) -> Run:
     ...
-def simulate_step(system: System, engine: Engine, backend: Backend, certify: bool, use_private: bool, progress: Progress) -> Timeline:
+def simulate_shard(system: System, first_rank: typing.SupportsInt | typing.SupportsIndex, end_rank: typing.SupportsInt | typing.SupportsIndex, all_gather: collections.abc.Callable[[numpy.typing.NDArray[numpy.int64]], collections.abc.Sequence[typing.SupportsInt | typing.SupportsIndex]], keep_times: bool) -> Timeline:
+    ...
+def simulate_step(system: System, engine: Engine, backend: Backend, certify: bool, use_private: bool, keep_times: bool, progress: Progress) -> Timeline:
     ...
 def solve_max_min(capacities: collections.abc.Sequence[typing.SupportsInt | typing.SupportsIndex], flows: collections.abc.Sequence[collections.abc.Sequence[tuple[typing.SupportsInt | typing.SupportsIndex, typing.SupportsInt | typing.SupportsIndex]]], solver: str) -> list[int]:
     ...

@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 // SPDX-FileCopyrightText: The trnsim authors
+#include <pybind11/functional.h>
 #include <pybind11/numpy.h>
 #include <pybind11/stl.h>
 
@@ -8,6 +9,7 @@
 #include "simulate/jitter.h"
 #include "simulate/network/certificate.h"
 #include "simulate/network/repair.h"
+#include "simulate/shard.h"
 #include "simulate/timeline.h"
 
 namespace py = pybind11;
@@ -73,6 +75,21 @@ std::unique_ptr<simulate::Solver> make_solver(const std::string& name) {
   }
   throw py::value_error("no solver '" + name + "': choose reference, heap, dp or repair");
 }
+
+using AllGather = std::function<std::vector<int64_t>(const py::array_t<int64_t>&)>;
+
+// Processes that talk through Python.
+class PythonExchange final : public simulate::Exchange {
+ public:
+  explicit PythonExchange(const AllGather& all_gather) : all_gather_(all_gather) {}
+  std::vector<int64_t> all_gather(const std::vector<int64_t>& mine) override {
+    const py::gil_scoped_acquire gil;
+    return all_gather_(py::array_t<int64_t>(py::ssize_t(mine.size()), mine.data()));
+  }
+
+ private:
+  const AllGather& all_gather_;
+};
 
 void bind_network(py::module_& module) {
   module.def(
@@ -156,19 +173,35 @@ void bind_simulate(py::module_& module) {
   module.def(
       "simulate_step",
       [](const std::shared_ptr<fold::System>& system, simulate::Engine engine,
-         simulate::Backend backend, bool certify, bool use_private,
+         simulate::Backend backend, bool certify, bool use_private, bool keep_times,
          const std::shared_ptr<Progress>& progress) {
         SimulateOptions options;
         options.engine = engine;
         options.backend = backend;
         options.certify = certify;
         options.use_private = use_private;
+        options.keep_times = keep_times;
         options.progress = progress.get();
         return std::make_shared<Timeline>(simulate::simulate_step(system, options));
       },
       py::arg("system"), py::arg("engine"), py::arg("backend"), py::arg("certify"),
-      py::arg("use_private"), py::arg("progress").none(true),
+      py::arg("use_private"), py::arg("keep_times"), py::arg("progress").none(true),
       py::call_guard<py::gil_scoped_release>());
+  module.def(
+      "simulate_shard",
+      [](const std::shared_ptr<fold::System>& system, int64_t first_rank, int64_t end_rank,
+         const AllGather& all_gather, bool keep_times) {
+        PythonExchange exchange(all_gather);
+        SimulateOptions options;
+        options.exchange = &exchange;
+        options.first_rank = first_rank;
+        options.end_rank = end_rank;
+        options.keep_times = keep_times;
+        const py::gil_scoped_release no_gil;
+        return std::make_shared<Timeline>(simulate::simulate_step(system, options));
+      },
+      py::arg("system"), py::arg("first_rank"), py::arg("end_rank"), py::arg("all_gather"),
+      py::arg("keep_times"));
   module.def("with_jitter", &simulate::with_jitter, py::arg("system"), py::arg("seed"),
              py::arg("spread"), py::call_guard<py::gil_scoped_release>());
 }

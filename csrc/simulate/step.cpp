@@ -267,6 +267,13 @@ void Step::report_progress() {
 
 Timeline simulate_step(std::shared_ptr<const fold::System> system, const SimulateOptions& options) {
   fold::check_system(*system);
+  TRN_CHECK(options.exchange == nullptr ||
+                (0 <= options.first_rank && options.first_rank < options.end_rank &&
+                 options.end_rank <= int64_t(system->ranks.size())),
+            simulate,
+            "a process has ranks " + std::to_string(options.first_rank) + " to " +
+                std::to_string(options.end_rank) + " of " + std::to_string(system->ranks.size()),
+            "use no more processes than ranks");
   return Step(std::move(system), options).run();
 }
 

@@ -80,7 +80,9 @@ def _record_ends_ps(
     place = _core.make_placement(machine, 1, 0, ranks_per_chip)
     program = _core.lower_step(alone, alone.choose_step(), machine, place, "", "")
     system = _core.make_system(program, machine, _core.make_topology(machine, 1), place, 1)
-    timeline = _core.simulate_step(system, _core.Engine.bulk, _core.Backend.cpp, False, True, None)
+    timeline = _core.simulate_step(
+        system, _core.Engine.bulk, _core.Backend.cpp, False, True, True, None
+    )
     ends = [0] * count
     op_ends: dict[int, int] = {}
     for op, end in zip(program.tasks["op"].tolist(), timeline.rank_ends_ps(0), strict=True):

@@ -7,7 +7,8 @@ Calling the package is `trnsim.simulate.simulate`: `with trnsim.simulate("trn2",
 
 from trnsim._callable import make_callable
 from trnsim.simulate.context import Simulation, simulate
+from trnsim.simulate.processes import simulate_seeds, simulate_system
 
-__all__ = ["Simulation", "simulate"]
+__all__ = ["Simulation", "simulate", "simulate_seeds", "simulate_system"]
 
 make_callable(__name__, simulate)
