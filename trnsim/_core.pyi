@@ -538,6 +538,8 @@ class Backend:
     
       omp
     
+      tbb
+    
       cuda
     """
     __members__: typing.ClassVar[dict[str, Backend]]
@@ -545,6 +547,7 @@ class Backend:
     cpp: typing.ClassVar[Backend]
     cuda: typing.ClassVar[Backend]
     omp: typing.ClassVar[Backend]
+    tbb: typing.ClassVar[Backend]
     @typing.overload
     def __eq__(self, other: Backend) -> bool:
         ...

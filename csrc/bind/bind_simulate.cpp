@@ -169,6 +169,7 @@ void bind_simulate(py::module_& module) {
       .value("automatic", simulate::Backend::automatic)
       .value("cpp", simulate::Backend::cpp)
       .value("omp", simulate::Backend::omp)
+      .value("tbb", simulate::Backend::tbb)
       .value("cuda", simulate::Backend::cuda);
   module.def(
       "simulate_step",

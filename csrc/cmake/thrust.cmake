@@ -15,5 +15,6 @@ if(NOT TRNSIM_THRUST_INCLUDE)
   message(FATAL_ERROR "Thrust was not found: pip install nvidia-cuda-cccl, or install a CUDA toolkit")
 endif()
 find_package(OpenMP)
+find_package(TBB QUIET CONFIG)  # a system of Thrust that only tests and comparisons ask for
 add_library(trnsim_thrust INTERFACE)
 target_include_directories(trnsim_thrust SYSTEM INTERFACE ${TRNSIM_THRUST_INCLUDE})

@@ -20,6 +20,8 @@ const char* backend_name(Backend backend) {
       return "cpp";
     case Backend::omp:
       return "omp";
+    case Backend::tbb:
+      return "tbb";
     case Backend::cuda:
       return "cuda";
     case Backend::automatic:
@@ -62,7 +64,7 @@ std::unique_ptr<Solver> make_solver(const fold::System& system, const SimulateOp
   if (options.engine == Engine::reference) return make_reference_solver();
   std::string why;
   const Backend backend = choose_backend(system, options, why);
-  const bool on_threads = backend == Backend::omp && options.backend == Backend::omp;
+  const bool on_threads = backend == options.backend && backend != Backend::cpp;
   auto whole =
       on_threads || backend == Backend::cuda ? make_dp_solver(backend) : make_heap_solver();
   return std::make_unique<Repair>(std::move(whole), RepairLimits{});

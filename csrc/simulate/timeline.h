@@ -31,12 +31,13 @@ struct Timeline {
   std::vector<int64_t> starts_ps, ends_ps;
   std::vector<CallSpan> calls;  // ascending by (end, communicator, sequence)
   int64_t solve_count = 0, event_count = 0;
-  std::string engine;  // "reference" or "bulk cpp|omp|cuda", and why
+  std::string engine;  // "reference" or "bulk cpp|omp|tbb|cuda", and why
 };
 
 enum class Engine : uint8_t { reference, bulk };
-// automatic: by TRNSIM_DEVICE (cuda or cpu, the default), and on a CPU by the size of the run.
-enum class Backend : uint8_t { automatic, cpp, omp, cuda };
+// automatic: by TRNSIM_DEVICE (cuda or cpu, the default), and on a CPU by the size of the run: cpp
+// or omp. tbb only where it is asked for, in builds that have it.
+enum class Backend : uint8_t { automatic, cpp, omp, tbb, cuda };
 
 // Written by the simulating thread, read by any other.
 struct Progress {

@@ -22,12 +22,20 @@ std::unique_ptr<WholeSolver> make_cuda_dp_solver() {
 }
 #endif
 
+#ifndef TRNSIM_WITH_TBB
+std::unique_ptr<WholeSolver> make_tbb_dp_solver() {
+  throw Error(ErrorKind::simulate, "this build has no TBB", "install libtbb-dev and build again");
+}
+#endif
+
 std::unique_ptr<WholeSolver> make_dp_solver(Backend backend) {
   switch (backend) {
     case Backend::cpp:
       return make_cpp_dp_solver();
     case Backend::omp:
       return make_omp_dp_solver();
+    case Backend::tbb:
+      return make_tbb_dp_solver();
     case Backend::automatic:
       break;
     case Backend::cuda:

@@ -51,6 +51,7 @@ std::unique_ptr<WholeSolver> make_dp_solver(Backend backend);  // O(uses x round
 // One a backend; the last needs a GPU.
 std::unique_ptr<WholeSolver> make_cpp_dp_solver();
 std::unique_ptr<WholeSolver> make_omp_dp_solver();
+std::unique_ptr<WholeSolver> make_tbb_dp_solver();
 std::unique_ptr<WholeSolver> make_cuda_dp_solver();
 
 }  // namespace trnsim::simulate

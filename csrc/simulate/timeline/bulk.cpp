@@ -21,6 +21,16 @@ std::unique_ptr<Lanes> make_cuda_lanes(const fold::System&, bool) {
 }
 #endif
 
+#ifdef TRNSIM_WITH_TBB
+bool has_tbb() { return true; }
+#else
+bool has_tbb() { return false; }
+
+std::unique_ptr<Lanes> make_tbb_lanes(const fold::System&, bool) {
+  throw Error(ErrorKind::simulate, "this build has no TBB", "install libtbb-dev and build again");
+}
+#endif
+
 namespace {
 
 // Measured with two threads: below, waking them at every round costs what they save. One thread
@@ -74,6 +84,8 @@ std::unique_ptr<Lanes> make_bulk_lanes(const fold::System& system, Backend backe
       return make_cpp_lanes(system, keep_times);
     case Backend::omp:
       return make_omp_lanes(system, keep_times);
+    case Backend::tbb:
+      return make_tbb_lanes(system, keep_times);
     case Backend::cuda:
       return make_cuda_lanes(system, keep_times);
     case Backend::automatic:

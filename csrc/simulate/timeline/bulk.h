@@ -1,8 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
 // SPDX-FileCopyrightText: The trnsim authors
 //
-// Bulk lanes: every lane of the job advanced at once, to its next call, on Thrust's CPP, OMP or
-// CUDA system. Equal to reference.h to the last picosecond; bulk_functors.h holds the functor.
+// Bulk lanes: every lane of the job advanced at once, to its next call, on Thrust's CPP, OMP,
+// TBB or CUDA system. Equal to reference.h to the last picosecond; bulk_functors.h holds the
+// functor.
 #pragma once
 
 #include <memory>
@@ -24,9 +25,13 @@ Backend choose_backend(Backend asked, int64_t ranks, int64_t tasks, std::string&
 std::unique_ptr<Lanes> make_bulk_lanes(const fold::System& system, Backend backend,
                                        bool keep_times);
 
+// Whether this build has TBB.
+bool has_tbb();
+
 // One a backend; the last needs a GPU.
 std::unique_ptr<Lanes> make_cpp_lanes(const fold::System& system, bool keep_times);
 std::unique_ptr<Lanes> make_omp_lanes(const fold::System& system, bool keep_times);
+std::unique_ptr<Lanes> make_tbb_lanes(const fold::System& system, bool keep_times);
 std::unique_ptr<Lanes> make_cuda_lanes(const fold::System& system, bool keep_times);
 
 }  // namespace trnsim::simulate

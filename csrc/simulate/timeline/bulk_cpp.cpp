@@ -1,8 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 // SPDX-FileCopyrightText: The trnsim authors
-#define THRUST_HOST_SYSTEM THRUST_HOST_SYSTEM_CPP
-#define THRUST_DEVICE_SYSTEM THRUST_DEVICE_SYSTEM_CPP
-#define TRNSIM_BULK_TARGET bulk_cpp
+#include "simulate/systems/cpp.h"
+
 #include "simulate/timeline/bulk_cpu.h"
 
 namespace trnsim::simulate {

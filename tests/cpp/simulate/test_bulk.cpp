@@ -59,6 +59,16 @@ TEST(Bulk, OpenMpChangesNoDigit) {
   }
 }
 
+TEST(Bulk, TbbChangesNoDigit) {
+  if (!has_tbb()) GTEST_SKIP() << "this build has no TBB";
+  for (uint64_t seed = 0; seed < 10; ++seed) {
+    const auto system = scenes::many_ranks(seed, 1200);
+    const Timeline got = simulate_step(system, bulk(Backend::tbb));
+    expect_same(got, simulate_step(system, bulk(Backend::cpp)), seed);
+    ASSERT_EQ(got.engine, "bulk tbb");
+  }
+}
+
 TEST(Bulk, ReusedSlotsChangeNoDigit) {
   for (uint64_t seed = 0; seed < 2000; ++seed) {
     const auto system = scenes::random_system(seed);

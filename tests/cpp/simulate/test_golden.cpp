@@ -98,6 +98,11 @@ TEST(Golden, TheNumberOfThreadsDoesNotMatter) {
 #endif
 }
 
+TEST(Golden, TbbGivesTheSame) {
+  if (!has_tbb()) GTEST_SKIP() << "this build has no TBB";
+  EXPECT_EQ(hashes_of(bulk(Backend::tbb)), read_golden());
+}
+
 TEST(Golden, AGpuGivesThemToo) {
   if (cuda_device_count() == 0) GTEST_SKIP() << "this machine has no GPU";
   EXPECT_EQ(hashes_of(bulk(Backend::cuda)), read_golden());
