@@ -7,6 +7,8 @@
 #include <map>
 #include <utility>
 
+#include "lower/trees.h"
+
 namespace trnsim::fold {
 
 using lower::Pattern;
@@ -26,7 +28,8 @@ std::array<int64_t, 4> coordinates(int32_t chip, const Geometry& geometry) {
 Shape shape_of(const lower::PhaseTemplate& phase, int64_t root) {
   const bool is_rooted =
       phase.pattern == Pattern::one_to_all || phase.pattern == Pattern::all_to_one;
-  return {phase.pattern, phase.axis, phase.axes_mask, phase.distance, is_rooted ? root : 0};
+  return {phase.pattern,   phase.scope,    phase.axis,
+          phase.axes_mask, phase.distance, is_rooted ? root : 0};
 }
 
 Tracer::Tracer(const Geometry& geometry)
@@ -66,6 +69,38 @@ void Tracer::trace_axis_rings(int8_t axis, const std::vector<int32_t>& members) 
   }
 }
 
+std::vector<std::vector<int32_t>> Tracer::split(lower::Scope scope,
+                                                const std::vector<int32_t>& members) const {
+  if (scope == lower::Scope::group) return {members};
+  std::vector<std::vector<int32_t>> pods;  // in order of appearance
+  std::map<int64_t, size_t> index;
+  for (const int32_t member : members) {
+    const int64_t pod = geometry_.topology.pod_of(chip_of(member));
+    const auto [found, is_new] = index.try_emplace(pod, pods.size());
+    if (is_new) pods.emplace_back();
+    pods[found->second].push_back(member);
+  }
+  if (scope == lower::Scope::pod) return pods;
+  std::vector<std::vector<int32_t>> places(pods[0].size());
+  for (const auto& pod : pods) {
+    TRN_ASSERT(pod.size() == places.size(), "pods of one group hold the same number of members");
+    for (size_t place = 0; place < places.size(); ++place) places[place].push_back(pod[place]);
+  }
+  return places;
+}
+
+void Tracer::trace_trees(bool up, const std::vector<int32_t>& members) {
+  const auto count = int64_t(members.size());
+  for (const int tree : {0, 1}) {
+    for (int64_t i = 0; i < count; ++i) {
+      const int64_t parent = lower::tree_parent(i, count, tree);
+      if (parent < 0) continue;
+      const int32_t child = members[size_t(i)], above = members[size_t(parent)];
+      up ? send(child, above) : send(above, child);
+    }
+  }
+}
+
 void Tracer::trace_ring(bool both, const std::vector<int32_t>& members) {
   const size_t count = members.size();
   for (size_t i = 0; i < count; ++i) {
@@ -92,37 +127,17 @@ void Tracer::trace_spread(uint8_t axes_mask, const std::vector<int32_t>& members
 }
 
 Footprint Tracer::trace(const Shape& shape, const std::vector<int32_t>& members) {
-  const size_t count = members.size();
-  if (count < 2) return {};
+  if (members.size() < 2) return {};
   switch (shape.pattern) {
-    case Pattern::ring:
-      trace_ring(false, members);
-      break;
-    case Pattern::ring_both:
-      trace_ring(true, members);
-      break;
     case Pattern::axis_ring:
       trace_axis_rings(shape.axis, members);
       break;
     case Pattern::axes_spread:
       trace_spread(shape.axes_mask, members);
       break;
-    case Pattern::pairwise:
-      for (const int32_t from : members) {
-        for (const int32_t to : members) {
-          if (from != to) send(from, to);
-        }
-      }
-      break;
-    case Pattern::exchange:
-      for (size_t i = 0; i < count; ++i) {
-        const size_t peer = i ^ size_t(shape.distance);
-        if (peer != i && peer < count) send(members[i], members[peer]);
-      }
-      break;
     case Pattern::one_to_all:
     case Pattern::all_to_one:
-      for (size_t i = 0; i < count; ++i) {
+      for (size_t i = 0; i < members.size(); ++i) {
         if (int64_t(i) == shape.root) continue;
         const int32_t other = members[i], at = members[size_t(shape.root)];
         shape.pattern == Pattern::one_to_all ? send(at, other) : send(other, at);
@@ -132,8 +147,44 @@ Footprint Tracer::trace(const Shape& shape, const std::vector<int32_t>& members)
       return trace_message(members[0], members[1]);
     case Pattern::none:
       break;
+    default:
+      for (const auto& joined : split(shape.scope, members)) trace_joined(shape, joined);
   }
   return finish();
+}
+
+// Patterns among the members that a scope joins.
+void Tracer::trace_joined(const Shape& shape, const std::vector<int32_t>& members) {
+  const size_t count = members.size();
+  if (count < 2) return;
+  switch (shape.pattern) {
+    case Pattern::ring:
+    case Pattern::ring_both:
+      return trace_ring(shape.pattern == Pattern::ring_both, members);
+    case Pattern::to_parents:
+    case Pattern::to_children:
+      return trace_trees(shape.pattern == Pattern::to_parents, members);
+    case Pattern::pairwise:
+      for (const int32_t from : members) {
+        for (const int32_t to : members) {
+          if (from != to) send(from, to);
+        }
+      }
+      return;
+    case Pattern::exchange:
+      for (size_t i = 0; i < count; ++i) {
+        const size_t peer = i ^ size_t(shape.distance);
+        if (peer != i && peer < count) send(members[i], members[peer]);
+      }
+      return;
+    case Pattern::shift:
+      for (size_t i = 0; i < count; ++i) {
+        send(members[i], members[(i + size_t(shape.distance)) % count]);
+      }
+      return;
+    default:
+      TRN_ASSERT(false, "a pattern that no scope splits");
+  }
 }
 
 // One send, so all links have weight 1, whatever their rates.

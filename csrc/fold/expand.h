@@ -28,6 +28,7 @@ struct Geometry {
 // Of a phase, what decides the links.
 struct Shape {
   lower::Pattern pattern = lower::Pattern::none;
+  lower::Scope scope = lower::Scope::group;
   int8_t axis = 0;
   uint8_t axes_mask = 0;
   int64_t distance = 0;
@@ -50,11 +51,16 @@ class Tracer {
   Footprint trace(const Shape& shape, const std::vector<int32_t>& members);
 
  private:
+  // The members that a scope joins, set by set.
+  std::vector<std::vector<int32_t>> split(lower::Scope scope,
+                                          const std::vector<int32_t>& members) const;
   int32_t chip_of(int32_t rank) const { return int32_t(geometry_.placement.chip_of(rank)); }
   void count(int32_t link);
   void send_chip(int32_t from, int32_t to);
   void send(int32_t from_rank, int32_t to_rank) { send_chip(chip_of(from_rank), chip_of(to_rank)); }
+  void trace_joined(const Shape& shape, const std::vector<int32_t>& members);
   void trace_ring(bool both, const std::vector<int32_t>& members);
+  void trace_trees(bool up, const std::vector<int32_t>& members);
   void trace_axis_rings(int8_t axis, const std::vector<int32_t>& members);
   void trace_spread(uint8_t axes_mask, const std::vector<int32_t>& members);
   Footprint trace_message(int32_t from_rank, int32_t to_rank);

@@ -2,15 +2,24 @@
 // SPDX-FileCopyrightText: The trnsim authors
 //
 // Collectives: a call of the Workload becomes phases, by the algorithm that the machine's library
-// would take for its size and group.
+// would take for its size and group. lower/collectives/ has the families; lower/README.md has the
+// formulas and their sources.
 //
-// Neuron, groups of whole servers: mesh, recursive halving-doubling ("rdh") or KangaRing ("kanga")
-// over the X-Y plane, whichever is fastest alone; with more planes "hierarchical": reduce-scatter
-// in the plane, all-reduce along Z, all-gather in the plane. With one rank a chip of such a group,
-// rings along the two Hamiltonian cycles of each plane ("plane_ring"). Groups that form a box
-// (rows, columns) take a ring on each axis ("axis_rings"); any other, and every group of a switch,
-// a plain "ring". So far every group of several pods takes a "ring" too. all_reduce =
-// reduce_scatter + all_gather, always.
+// In a pod that is a torus (Neuron): of whole servers, mesh, recursive halving-doubling ("rdh") or
+// KangaRing ("kanga") over the X-Y plane, whichever is fastest alone; with more planes
+// "hierarchical": reduce-scatter in the plane, all-reduce along Z, all-gather in the plane. With
+// one rank a chip of such a group, rings along the two Hamiltonian cycles of each plane
+// ("plane_ring"). Groups that form a box (rows, columns) take a ring on each axis ("axis_rings");
+// any other a plain "ring". On one chip, "direct".
+// On a switch "ring", on a hypercube "ring" or "rdh"; "rdh" and "tree" may be forced on both.
+//
+// Of several pods: reduce-scatter in the pod, the members in the same places of all pods among
+// themselves, all-gather in the pod; across pods a ring, halving and doubling, or two trees
+// ("hierarchical_ring", "_rdh", "_tree"). Pods that hold other places than the first are joined by
+// one flat "ring".
+//
+// all_reduce = reduce_scatter + all_gather, but for trees. A broadcast or a reduce sends the
+// buffer along a ring or each axis, or is done as an all-reduce where that is faster.
 //
 // Bytes follow chips, not ranks: ranks of one chip share what arrives there.
 #pragma once
@@ -24,6 +33,7 @@ struct GroupShape {
   int64_t members = 0;
   int64_t chips = 0;                       // distinct ones
   int64_t pods = 1;                        // that they are in; beyond one, no box is looked for
+  int64_t members_in_pod = 0;              // of each pod, in the same places; 0 when pods differ
   int64_t pod_crossings = 0;               // neighbours in group order, round, in different pods
   int64_t members_per_chip = 1;            // 0 when chips differ
   std::array<int64_t, 3> extent{1, 1, 1};  // of the box on the torus, when it is one
@@ -33,6 +43,12 @@ struct GroupShape {
 };
 GroupShape shape_of(const workload::RankPattern& ranks, const machine::Machine& machine,
                     const machine::Placement& placement);
+// Of those members that are in the pod of the first.
+GroupShape shape_in_pod(const workload::RankPattern& ranks, const machine::Machine& machine,
+                        const machine::Placement& placement);
+
+// Whether there is an algorithm to choose: not for messages, gather and scatter.
+bool has_algorithms(workload::CallKind kind);
 
 // Throws LowerError when ranks lie outside the placement, or the forced algorithm does not suit the
 // group. `forced` is empty to choose by size.
@@ -40,8 +56,10 @@ CallTemplate make_call(const workload::Call& call, const workload::Group& group,
                        const machine::Machine& machine, const machine::Placement& placement,
                        const std::string& forced);
 
-// Time of the call when nothing else uses its links, by the closed form of its phases; of a group
-// inside one pod.
-int64_t alone_ps(const CallTemplate& call, const machine::Machine& machine);
+// Time of the call when nothing else uses its links, by the closed form of its phases: the links of
+// a pod are even, each member has its NIC (or its share of the chip's), and the fabric above is
+// never the limit. `shape` is needed of a group of several members a chip, or of several pods.
+int64_t alone_ps(const CallTemplate& call, const machine::Machine& machine,
+                 const GroupShape& shape = {});
 
 }  // namespace trnsim::lower

@@ -92,9 +92,17 @@ struct Op {
   QueueKind bound = QueueKind::dma;         // the engine of bound_ps
 };
 
-// Who sends what to whom in a phase; bytes are per the comment.
+// Whom the pattern of a phase joins. Across pods needs members in the same places of every pod.
+enum class Scope : uint8_t {
+  group,  // all members, in group order
+  pod,    // the members in each pod by themselves, in group order
+  across  // the k-th members of all pods, for each k by themselves; pods in order of appearance
+};
+
+// Who sends what to whom in a phase, among the n members that the scope joins; bytes are per the
+// comment.
 enum class Pattern : uint8_t {
-  ring,       // member i sends `bytes` to member i+1 mod n (in group order)
+  ring,       // member i sends `bytes` to member i+1 mod n
   ring_both,  // and as much to member i-1: half of the data each way
   axis_ring,  // members that differ only on `axis` (the k-th of each chip, where a chip has more):
               // each sends `bytes` to its next on the ring (or line: the wrapped message goes back
@@ -102,6 +110,9 @@ enum class Pattern : uint8_t {
   axes_spread,  // every outgoing link, on the axes of `axes_mask`, of every chip carries `bytes`
   pairwise,     // every member sends `bytes` to every other member
   exchange,     // member i sends `bytes` to member i xor `distance`, where that exists
+  shift,        // member i sends `bytes` to member i + `distance` mod n
+  to_parents,   // up the two trees of trees.h: every child sends `bytes` to its parent
+  to_children,  // down them
   one_to_all,   // the root sends `bytes` to every other member
   all_to_one,   // every other member sends `bytes` to the root
   message,      // from the sender to the receiver of a point-to-point call
@@ -110,10 +121,11 @@ enum class Pattern : uint8_t {
 
 struct PhaseTemplate {
   Pattern pattern = Pattern::none;
+  Scope scope = Scope::group;  // axis_ring and axes_spread never leave a pod
   int64_t bytes = 0;
   int8_t axis = 0;        // axis_ring
   uint8_t axes_mask = 0;  // axes_spread: bit a = axis a
-  int64_t distance = 0;   // exchange
+  int64_t distance = 0;   // exchange, shift
   int64_t steps = 0;      // latency of the phase = steps * step_ps + largest hop count * hop_ps
   int64_t step_ps = 0, hop_ps = 0;
   int64_t fixed_ps = 0;  // work beside the links (copies inside a chip), added to the latency
@@ -127,7 +139,7 @@ struct CallTemplate {
   int32_t peer = -1;  // rank of root or peer
   int32_t tag = 0;
   // "mesh", "rdh", "kanga", "hierarchical", "plane_ring", "axis_rings", "ring", "pairwise",
-  // "direct"
+  // "direct", "hierarchical_ring", "hierarchical_rdh", "hierarchical_tree"
   std::string algorithm;
   std::vector<PhaseTemplate> phases;
   int64_t record = -1;  // index in the Workload

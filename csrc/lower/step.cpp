@@ -57,7 +57,7 @@ void make_calls(Emission& emission, Program& program, const machine::Machine& ma
   const auto& units = emission.plan->units;
   emission.call_template.assign(units.size(), -1);
   emission.call_queue.resize(units.size());
-  bool leaves_pod = false;
+  bool is_flat = false;
   for (size_t i = 0; i < units.size(); ++i) {
     if (units[i].kind != UnitKind::call) continue;
     const workload::Call& call = emission.workload->calls[size_t(units[i].call)];
@@ -65,17 +65,19 @@ void make_calls(Emission& emission, Program& program, const machine::Machine& ma
     const auto [found, added] = made.try_emplace(key, int32_t(program.calls.size()));
     if (added) {
       const auto& group = emission.workload->groups[size_t(call.group)];
-      program.calls.push_back(make_call(call, group, machine, placement, algorithm));
+      const std::string forced = has_algorithms(call.kind) ? algorithm : "";
+      program.calls.push_back(make_call(call, group, machine, placement, forced));
       program.calls.back().record = units[i].record;
-      leaves_pod |= shape_of(group.ranks, machine, placement).pods > 1;
+      is_flat |= forced.empty() && program.calls.back().algorithm == "ring" &&
+                 shape_of(group.ranks, machine, placement).pods > 1;
     }
     emission.call_template[i] = found->second;
     emission.call_queue[i] = queue_of(call, collective_streams);
   }
-  if (leaves_pod) {
-    program.guesses.push_back({"collectives between pods", "one flat ring over all members",
-                               "too slow, for small messages above all: algorithms in two levels "
-                               "are not modelled yet"});
+  if (is_flat) {
+    program.guesses.push_back({"groups with other places in each pod", "one flat ring",
+                               "what the library does with them is not published; slow for small "
+                               "messages"});
   }
 }
 
@@ -120,8 +122,7 @@ void add_guesses(Program& program, const Plan& plan, const workload::Workload& w
   std::set<std::string> unknown;
   bool copies_host = false, is_uneven = false;
   for (const Unit& unit : plan.units) {
-    is_uneven |=
-        unit.kind == UnitKind::call && !workload.calls[size_t(unit.call)].splits.empty();
+    is_uneven |= unit.kind == UnitKind::call && !workload.calls[size_t(unit.call)].splits.empty();
     for (const Member& member : unit.members) {
       const auto& op = workload.signature_of(workload.records[size_t(member.record)]).op;
       copies_host |= op == "trnsim::copy_h2d" || op == "trnsim::copy_d2h";

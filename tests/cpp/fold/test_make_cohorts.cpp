@@ -16,6 +16,7 @@ namespace trnsim::fold {
 namespace {
 
 using lower::Pattern;
+using lower::Scope;
 using scenes::ProgramBuilder;
 using workload::CallKind;
 using workload::RankPattern;
@@ -35,6 +36,12 @@ machine::Machine pods_of_8() {
   machine.fabric.leaf = {4, 4, true};
   machine.fabric.spine_ports = 4096;
   return machine;
+}
+
+Pattern any_pattern(uint64_t random) {
+  constexpr Pattern kPatterns[] = {Pattern::ring,  Pattern::ring_both,  Pattern::exchange,
+                                   Pattern::shift, Pattern::to_parents, Pattern::to_children};
+  return kPatterns[random % std::size(kPatterns)];
 }
 
 // Replicas of `stages` pods: tensor parallel in a pod, messages from pod to pod, data parallel over
@@ -83,14 +90,16 @@ struct Training {
       return int32_t(builder.program.groups.size()) - 1;
     };
     std::vector<int32_t> calls;
-    const auto call = [&](CallKind kind, int32_t slot, Pattern pattern, int64_t peer) {
+    const auto call = [&](CallKind kind, int32_t slot, Pattern pattern, int64_t peer,
+                          Scope scope = Scope::group) {
       lower::CallTemplate made = scenes::all_reduce(slot, 64);
       made.kind = kind;
       made.peer = int32_t(peer);
       made.phases.resize(1);
       made.phases[0].pattern = pattern;
+      made.phases[0].scope = scope;
       made.phases[0].axis = int8_t(random() % 3);
-      made.phases[0].distance = 1;
+      made.phases[0].distance = 1 + int64_t(random() % 3);
       made.phases[0].bytes = random() % 5 == 0 ? 0 : 1 + int64_t(random() % 100);
       made.phases[0].steps = 3;
       made.phases[0].step_ps = int64_t(random() % 1000);
@@ -112,11 +121,18 @@ struct Training {
     } else {
       const int32_t data = group("dp", {first, {{replica, replicas}}, {}});
       calls.push_back(call(CallKind::all_reduce, data, Pattern::ring_both, -1));
+      for (int i = 0; i < 2; ++i) {
+        const auto scope = random() % 2 == 0 ? Scope::group : Scope::across;
+        calls.push_back(call(CallKind::all_reduce, data, any_pattern(random()), -1, scope));
+      }
     }
     if (over_world) {
       const int32_t world = group("", {0, {{1, ranks()}}, {}});
       calls.push_back(call(CallKind::broadcast, world, Pattern::one_to_all, 0));
       calls.push_back(call(CallKind::barrier, world, Pattern::ring, -1));
+      for (const Scope scope : {Scope::pod, Scope::across}) {
+        calls.push_back(call(CallKind::all_reduce, world, any_pattern(random()), -1, scope));
+      }
     }
     const int32_t line =
         group("pp", {own % pod() + own / replica * replica, {{pod(), stages}}, {}});

@@ -1,0 +1,166 @@
+// SPDX-License-Identifier: Apache-2.0
+// SPDX-FileCopyrightText: The trnsim authors
+//
+// A collective simulated alone takes what its closed form says, to 1 ps a phase, wherever no link
+// is used unevenly; and what must hold between one collective and another.
+#include <gtest/gtest.h>
+
+#include <numeric>
+
+#include "lower/collectives.h"
+#include "lower/make.h"
+#include "machine/topology.h"
+#include "scenes.h"
+
+namespace trnsim::simulate {
+namespace {
+
+using machine::Machine;
+using machine::Placement;
+using workload::CallKind;
+
+// Trees of switches that no permutation of pods fills.
+void join_pods(Machine& machine) {
+  machine.fabric.pods = 4096;
+  machine.fabric.nic_Bps = Rational::parse("25e9");
+  machine.fabric.port_Bps = Rational::parse("25e9");
+  machine.fabric.tor = {16, 16, false};
+  machine.fabric.leaf = {16, 16, false};
+  machine.fabric.spine_ports = 4096;
+  machine.fabric.step_ps = 15'000'000;
+}
+Machine servers_of_trainium() {
+  Machine machine = lower::testing::trainium(1);
+  join_pods(machine);
+  return machine;
+}
+Machine ultraservers() {
+  Machine machine = lower::testing::trainium(4);
+  join_pods(machine);
+  return machine;
+}
+Machine servers_of_hopper() {
+  Machine machine = lower::testing::hopper();
+  join_pods(machine);
+  machine.fabric.tor.down_ports = machine.fabric.tor.up_ports = 8;
+  return machine;
+}
+
+Placement placed(const Machine& machine, int64_t pods, int64_t ranks_per_chip = 1) {
+  Placement placement;
+  placement.chips = pods * machine::pod_chips(machine);
+  placement.ranks_per_chip = ranks_per_chip;
+  placement.ranks = placement.chips * ranks_per_chip;
+  return placement;
+}
+
+struct Ran {
+  lower::CallTemplate call;
+  int64_t closed_ps = 0, simulated_ps = 0;
+};
+
+// One call of a group that the first ranks form, alone on the machine. Ranks `stride` apart.
+Ran run(CallKind kind, int64_t bytes, const Machine& machine, const Placement& placement,
+        const std::string& forced = "", int64_t stride = 1) {
+  const workload::RankPattern ranks{0, {{stride, placement.ranks / stride}}, {}};
+  workload::Call asked;
+  asked.kind = kind;
+  asked.bytes = bytes;
+  asked.peer = kind == CallKind::broadcast || kind == CallKind::reduce ? 0 : -1;
+  Ran ran{lower::make_call(asked, {"group", ranks}, machine, placement, forced)};
+  ran.closed_ps = lower::alone_ps(ran.call, machine, lower::shape_of(ranks, machine, placement));
+  scenes::ProgramBuilder builder;
+  const int32_t stream = builder.queue(lower::QueueKind::collective, 0);
+  builder.program.groups.push_back({"group", ranks});
+  builder.call(stream, builder.call_template(ran.call));
+  const auto topology = machine::make_topology(machine, placement.chips);
+  const auto system = std::make_shared<fold::System>(
+      fold::make_system(builder.build(), machine, *topology, placement, placement.ranks));
+  ran.simulated_ps = simulate_step(system, {}).makespan_ps;
+  return ran;
+}
+
+void expect_closed_form(const Ran& ran) {
+  EXPECT_NEAR(double(ran.simulated_ps), double(ran.closed_ps), double(ran.call.phases.size()))
+      << ran.call.algorithm << " of " << ran.call.bytes << " bytes, "
+      << workload::call_kind_name(ran.call.kind);
+}
+
+constexpr CallKind kReducing[] = {CallKind::all_reduce, CallKind::all_gather,
+                                  CallKind::reduce_scatter, CallKind::broadcast, CallKind::reduce};
+
+TEST(Hierarchical, TakesWhatItsClosedFormSays) {
+  for (const Machine& machine : {servers_of_trainium(), ultraservers(), servers_of_hopper()}) {
+    for (const int64_t pods : {2, 3, 4, 6, 8}) {
+      for (const CallKind kind : kReducing) {
+        for (const int64_t bytes : {int64_t(1), int64_t(1) << 20, int64_t(1) << 30}) {
+          const Placement placement = placed(machine, pods);
+          for (const char* name : {"", "hierarchical_ring", "hierarchical_rdh"}) {
+            expect_closed_form(run(kind, bytes, machine, placement, name));
+          }
+          if (kind == CallKind::all_gather || kind == CallKind::reduce_scatter) continue;
+          expect_closed_form(run(kind, bytes, machine, placement, "hierarchical_tree"));
+        }
+      }
+    }
+  }
+}
+
+TEST(Hierarchical, SharesANicBetweenTheRanksOfAChip) {
+  const Machine machine = servers_of_trainium();
+  for (const CallKind kind : kReducing) {
+    expect_closed_form(run(kind, 1 << 26, machine, placed(machine, 4, 4), "hierarchical_rdh"));
+  }
+  // Bytes follow chips: four ranks a chip take as long as one.
+  const auto across_ps = [&](int64_t ranks_per_chip) {
+    const Ran ran = run(CallKind::all_reduce, 1 << 26, machine, placed(machine, 4, ranks_per_chip),
+                        "hierarchical_ring");
+    int64_t bytes = 0;
+    for (const auto& phase : ran.call.phases) {
+      if (phase.scope == lower::Scope::across) bytes += phase.bytes * ranks_per_chip;
+    }
+    return bytes;
+  };
+  EXPECT_EQ(across_ps(1), across_ps(4));
+}
+
+// 2 x (P - 1)/P of a pod member's share over its NIC, 2 x log2(P) steps of 15 us.
+TEST(Hierarchical, IsOnlyTheMiddleWhereAPodHoldsOneMember) {
+  const Machine machine = servers_of_trainium();
+  const int64_t bytes = int64_t(1) << 30;
+  const Ran ran = run(CallKind::all_reduce, bytes, machine, placed(machine, 8), "", 16);
+  EXPECT_EQ(ran.call.algorithm, "hierarchical_rdh");
+  ASSERT_EQ(ran.call.phases.size(), 6u);
+  EXPECT_NEAR(double(ran.simulated_ps), 6 * 15e6 + 2 * 7.0 / 8 * double(bytes) / 25e9 * 1e12, 6);
+  expect_closed_form(ran);
+}
+
+TEST(Hierarchical, IsNeverSlowerThanTheFlatRing) {
+  for (const Machine& machine : {servers_of_trainium(), ultraservers(), servers_of_hopper()}) {
+    for (const CallKind kind : kReducing) {
+      for (int64_t bytes = 1; bytes <= int64_t(1) << 30; bytes *= 32) {
+        const Placement placement = placed(machine, 4);
+        EXPECT_LE(run(kind, bytes, machine, placement).simulated_ps,
+                  run(kind, bytes, machine, placement, "ring").simulated_ps)
+            << machine.name << " " << workload::call_kind_name(kind) << " " << bytes;
+      }
+    }
+  }
+}
+
+TEST(Rooted, IsNeverSlowerThanAnAllReduce) {
+  for (const Machine& machine : {servers_of_trainium(), ultraservers(), servers_of_hopper()}) {
+    for (const int64_t pods : {1, 2, 3, 8}) {
+      const Placement placement = placed(machine, pods);
+      for (int64_t bytes = 1; bytes <= int64_t(1) << 30; bytes *= 8) {
+        const int64_t all = run(CallKind::all_reduce, bytes, machine, placement).simulated_ps;
+        EXPECT_LE(run(CallKind::broadcast, bytes, machine, placement).simulated_ps, all)
+            << machine.name << " " << pods << " pods " << bytes;
+        EXPECT_LE(run(CallKind::reduce, bytes, machine, placement).simulated_ps, all);
+      }
+    }
+  }
+}
+
+}  // namespace
+}  // namespace trnsim::simulate
