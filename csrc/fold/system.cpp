@@ -55,6 +55,11 @@ void check(bool holds, const std::string& what) {
   TRN_CHECK(holds, simulate, "malformed System: " + what);
 }
 
+void check_length(int128 length_ps, const std::string& what) {
+  TRN_CHECK(length_ps < kLongestPs, simulate, what + " takes more than 26 days",
+            "simulate a shorter step");
+}
+
 bool in_range(int64_t index, size_t size) { return index >= 0 && size_t(index) < size; }
 
 void check_changes(const Rank& rank) {
@@ -86,6 +91,33 @@ void check_ranks(const System& system) {
                                     : in_range(called.group, rank.communicator_of_slot.size()),
             "a rank does not say on which communicator it calls");
     }
+  }
+}
+
+// What a rank of the role takes at most between two ends of calls.
+int128 longest_ps(const lower::Program& program, int32_t factor) {
+  int128 total = 0;
+  for (const lower::Task& task : program.tasks) {
+    total += int128(task.duration_ps) * std::max(factor, 1 << 16) / (1 << 16);
+  }
+  for (const lower::Dep& dep : program.deps) total += dep.lag_ps;
+  return total;
+}
+
+void check_lengths(const System& system) {
+  std::vector<int32_t> factors(system.roles.size(), 0);
+  for (const Rank& rank : system.ranks) {
+    int32_t& factor = factors[size_t(rank.role)];
+    factor = std::max(factor, rank.factor);
+    for (const FactorChange& change : rank.changes) factor = std::max(factor, change.factor);
+    check_length(rank.start_ps, "the start of chip " + std::to_string(rank.chip));
+  }
+  for (size_t role = 0; role < factors.size(); ++role) {
+    const lower::Program& program = *system.roles[role];
+    check_length(longest_ps(program, factors[role]), "what role " + program.role + " computes");
+  }
+  for (const Variable& variable : system.variables) {
+    check_length(variable.latency_ps, "the latency of a transfer");
   }
 }
 
@@ -146,6 +178,7 @@ void check_system(const System& system) {
     lower::check_program(*role);
   }
   check_ranks(system);
+  check_lengths(system);
   for (const Communicator& communicator : system.communicators) {
     check(!communicator.members.empty(), "a communicator without members");
     for (const int32_t rank : communicator.members) {

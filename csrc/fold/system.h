@@ -22,6 +22,9 @@ namespace trnsim::fold {
 
 inline constexpr int64_t kWeightOne = 1 << 16;
 
+// 26 days. Nothing of a step is longer: not what one rank computes, nor when a call ends.
+inline constexpr int64_t kLongestPs = int64_t(1) << 61;
+
 struct LinkUse {
   int32_t link = 0;
   int64_t weight = kWeightOne;
@@ -121,8 +124,9 @@ std::shared_ptr<System> with_factor_changes(const System& system, int64_t rank,
 std::shared_ptr<System> with_link_changes(const System& system, int64_t link,
                                           const std::vector<RateChange>& changes);
 
-// Throws SimulateError unless every index is in range, factors and rates are not negative and every
-// transfer of more than 0 bytes has a link.
+// Throws SimulateError unless every index is in range, factors and rates are not negative, every
+// transfer of more than 0 bytes has a link, and no rank computes or waits for longer than
+// kLongestPs.
 void check_system(const System& system);
 
 }  // namespace trnsim::fold

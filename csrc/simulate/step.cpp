@@ -203,6 +203,8 @@ void Step::begin(int64_t index) {
 }
 
 void Step::end(int64_t index, int64_t end_ps) {
+  TRN_CHECK(end_ps < fold::kLongestPs, simulate, "a call would end after more than 26 days",
+            "simulate a shorter step, or check the bandwidth of its links");
   instances_[size_t(index)].end_ps = end_ps;
   table_.tasks_of(index, tasks_);
   lanes_->release(system_->communicators[size_t(table_.communicator_of(index))].members, tasks_,

@@ -6,8 +6,6 @@
 // dense numbers; a round goes over what is still open only.
 #pragma once
 
-#include <thrust/copy.h>
-#include <thrust/device_vector.h>
 #include <thrust/execution_policy.h>
 #include <thrust/for_each.h>
 #include <thrust/remove.h>
@@ -17,6 +15,7 @@
 
 #include "simulate/network/dp_functors.h"
 #include "simulate/network/solver.h"
+#include "simulate/systems/device.h"
 
 namespace trnsim::simulate::TRNSIM_BULK_TARGET {
 
@@ -36,26 +35,14 @@ class Dp final : public WholeSolver {
       drop(open_flows_, HasFrozen{view});
       drop(open_links_, HasClosed{view});
     }
-    result_.resize(rate_.size());
-    thrust::copy(rate_.begin(), rate_.end(), result_.begin());
+    save(rate_, result_);
     return result_;
   }
 
  private:
-  template <typename T>
-  using Device = thrust::device_vector<T>;
-#if THRUST_DEVICE_SYSTEM == THRUST_DEVICE_SYSTEM_CUDA
-  static constexpr bool kHostMemory = false;
-#else
-  static constexpr bool kHostMemory = true;
-#endif
   // 20,000: below that, waking the threads of an OpenMP team costs more than a round does.
   static constexpr size_t kSerial = 20'000;
 
-  template <typename T>
-  static T* raw(Device<T>& values) {
-    return thrust::raw_pointer_cast(values.data());
-  }
   template <typename Work>
   static void each(Device<int32_t>& indices, const Work& work) {
     int32_t* const begin = raw(indices);
@@ -73,12 +60,6 @@ class Dp final : public WholeSolver {
                                     : thrust::remove_if(thrust::device, begin, end, predicate);
     indices.resize(size_t(last - begin));
   }
-  template <typename T>
-  static void load(Device<T>& to, const std::vector<T>& from) {
-    to.resize(from.size());
-    thrust::copy(from.begin(), from.end(), to.begin());
-  }
-
   void number_flows(const Network& network) {
     dense_.resize(network.link_count(), -1);
     for (const int32_t link : links_) dense_[size_t(link)] = -1;

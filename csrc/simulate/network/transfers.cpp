@@ -123,8 +123,8 @@ void Transfers::apply_rate(int32_t variable, int64_t now_ps) {
   TRN_ASSERT(flow.remaining > 0, "a flow that is done must have ended");
   if (flow.rate == 0) return;
   const int64_t left_ps = ceil_quotient(flow.remaining, flow.rate);
-  TRN_CHECK(left_ps < kNever - now_ps, simulate, "a transfer would end after more than 106 days",
-            "check the bandwidth of its links");
+  TRN_CHECK(left_ps < fold::kLongestPs - now_ps, simulate,
+            "a transfer would end after more than 26 days", "check the bandwidth of its links");
   events_.push({now_ps + left_ps, variable, flow.version, false}, IsStale{flows_});
 }
 
@@ -176,7 +176,7 @@ int64_t transfer_ps(const fold::System& system, const fold::Variable& variable) 
   if (variable.bytes == 0) return 0;
   const int128 rate = undisturbed_rate(system, variable);
   TRN_ASSERT(rate > 0, "a private call moves");
-  return int64_t(ceil_div(remaining_of(variable.bytes), rate));
+  return int64_t(std::min<int128>(ceil_div(remaining_of(variable.bytes), rate), fold::kLongestPs));
 }
 
 }  // namespace
@@ -186,6 +186,7 @@ int64_t undisturbed_ps(const fold::System& system, const std::vector<int32_t>& p
   for (const int32_t index : phases) {
     const fold::Variable& variable = system.variables[size_t(index)];
     total += variable.latency_ps + transfer_ps(system, variable);
+    if (total > fold::kLongestPs) return fold::kLongestPs;  // refused when the call ends
   }
   return total;
 }

@@ -9,8 +9,6 @@
 // lane, are the only things that cross between host and device.
 #pragma once
 
-#include <thrust/copy.h>
-#include <thrust/device_vector.h>
 #include <thrust/execution_policy.h>
 #include <thrust/fill.h>
 #include <thrust/for_each.h>
@@ -24,30 +22,20 @@
 #include <vector>
 
 #include "simulate/network/transfers.h"
+#include "simulate/systems/device.h"
 #include "simulate/timeline/bulk.h"
 #include "simulate/timeline/bulk_view.h"
 #include "simulate/timeline/tile_states.h"
 
 namespace trnsim::simulate::TRNSIM_BULK_TARGET {
 
-#if THRUST_DEVICE_SYSTEM == THRUST_DEVICE_SYSTEM_CUDA
-inline constexpr bool kHostMemory = false;
-#else
-inline constexpr bool kHostMemory = true;
-#endif
-
 void advance(const BulkView& view, const std::vector<TileRun>& runs);
-
-template <typename T>
-T* raw(thrust::device_vector<T>& values) {
-  return thrust::raw_pointer_cast(values.data());
-}
 
 // Small arrays that host and device both write. On a CPU there is one copy.
 template <typename T>
 struct Shared {
   std::vector<T> host;
-  thrust::device_vector<T> device;
+  Device<T> device;
 
   void assign(size_t size, T value) {
     host.assign(size, value);
@@ -55,10 +43,10 @@ struct Shared {
   }
   T* data() { return kHostMemory ? host.data() : raw(device); }
   void upload() {
-    if (!kHostMemory) thrust::copy(host.begin(), host.end(), device.begin());
+    if (!kHostMemory) load(device, host);
   }
   void download() {
-    if (!kHostMemory) thrust::copy(device.begin(), device.end(), host.begin());
+    if (!kHostMemory) save(device, host);
   }
 };
 
@@ -118,8 +106,8 @@ class BulkLanes final : public Lanes {
   int64_t next_ps() const override { return kNever; }
 
   int64_t ended_count() const override {
-    std::vector<int64_t> ended(ended_.size());
-    thrust::copy(ended_.begin(), ended_.end(), ended.begin());
+    std::vector<int64_t> ended;
+    save(ended_, ended);
     int64_t total = 0;
     for (size_t index = 0; index < tiles_.size(); ++index) {
       const Tile& tile = tiles_[index];
@@ -150,10 +138,10 @@ class BulkLanes final : public Lanes {
   }
 
   void write(Timeline& timeline) const override {
-    std::vector<uint64_t> hashes(hashes_.size());
-    std::vector<int64_t> free_ps(free_ps_.size());
-    thrust::copy(hashes_.begin(), hashes_.end(), hashes.begin());
-    thrust::copy(free_ps_.begin(), free_ps_.end(), free_ps.begin());
+    std::vector<uint64_t> hashes;
+    std::vector<int64_t> free_ps;
+    save(hashes_, hashes);
+    save(free_ps_, free_ps);
     timeline.first_task.assign(1, 0);
     for (size_t rank = 0; rank < system_.ranks.size(); ++rank) {
       const size_t lane = size_t(lane_of_rank_[rank]);
@@ -242,9 +230,9 @@ class BulkLanes final : public Lanes {
       }
     }
     make_changes(lanes);
-    factors_ = factors;
-    heads_ = heads;
-    free_ps_ = free_ps;
+    load(factors_, factors);
+    load(heads_, heads);
+    load(free_ps_, free_ps);
     keys_.resize(size_t(queue_size_));
     started_.assign(size_t(queue_size_), 0);
     base_ps_.assign(size_t(queue_size_), 0);
@@ -269,17 +257,17 @@ class BulkLanes final : public Lanes {
       }
       first[lane + 1] = int32_t(times.size());
     }
-    first_change_ = first;
-    change_ps_ = times;
-    change_factors_ = factors;
+    load(first_change_, first);
+    load(change_ps_, times);
+    load(change_factors_, factors);
   }
 
   void upload_tables() {
-    roles_device_ = tables_.roles;
-    tasks_device_ = tables_.tasks;
-    deps_device_ = tables_.deps;
-    call_queues_device_ = tables_.call_queues;
-    tiles_device_ = tiles_;
+    load(roles_device_, tables_.roles);
+    load(tasks_device_, tables_.tasks);
+    load(deps_device_, tables_.deps);
+    load(call_queues_device_, tables_.call_queues);
+    load(tiles_device_, tiles_);
   }
 
   BulkView view() {
@@ -339,6 +327,7 @@ class BulkLanes final : public Lanes {
       const Tile& tile = tiles_[index];
       const int32_t tasks = role_of(int32_t(index)).task_count;
       window.resize(size_t(tasks) * 2 * kTileLanes);
+      if (window.empty()) continue;
       const auto begin = times_ps_.begin() + tile.slot_base;
       thrust::copy(begin, begin + int64_t(window.size()), window.begin());
       for (int32_t first = 0; first < tasks; first += kSquare) {
@@ -366,15 +355,15 @@ class BulkLanes final : public Lanes {
   std::unique_ptr<TileStates> states_;  // null where every tile is the functor's
   int64_t queue_size_ = 0, call_size_ = 0, slot_size_ = 0;
 
-  thrust::device_vector<RoleTable> roles_device_;
-  thrust::device_vector<TaskRow> tasks_device_;
-  thrust::device_vector<DepRow> deps_device_;
-  thrust::device_vector<int32_t> call_queues_device_, factors_, heads_, keys_;
-  thrust::device_vector<int32_t> first_change_, change_factors_;
-  thrust::device_vector<Tile> tiles_device_;
-  thrust::device_vector<uint8_t> started_;
-  thrust::device_vector<int64_t> change_ps_, free_ps_, base_ps_, times_ps_, ended_;
-  thrust::device_vector<uint64_t> hashes_;
+  Device<RoleTable> roles_device_;
+  Device<TaskRow> tasks_device_;
+  Device<DepRow> deps_device_;
+  Device<int32_t> call_queues_device_, factors_, heads_, keys_;
+  Device<int32_t> first_change_, change_factors_;
+  Device<Tile> tiles_device_;
+  Device<uint8_t> started_;
+  Device<int64_t> change_ps_, free_ps_, base_ps_, times_ps_, ended_;
+  Device<uint64_t> hashes_;
   Shared<int32_t> arrived_;
   Shared<int64_t> arrival_ps_, release_ps_;
 };
