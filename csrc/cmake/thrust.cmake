@@ -14,7 +14,10 @@ find_path(TRNSIM_THRUST_INCLUDE thrust/version.h PATHS ${toolkit_cccl} ${pypi_cc
 if(NOT TRNSIM_THRUST_INCLUDE)
   message(FATAL_ERROR "Thrust was not found: pip install nvidia-cuda-cccl, or install a CUDA toolkit")
 endif()
-find_package(OpenMP)
-find_package(TBB QUIET CONFIG)  # a system of Thrust that only tests and comparisons ask for
+# The thread sanitizer knows nothing of what these hand over: each would be a false alarm.
+if(NOT TRNSIM_SANITIZE MATCHES thread)
+  find_package(OpenMP)
+  find_package(TBB QUIET CONFIG)  # a system of Thrust that only tests and comparisons ask for
+endif()
 add_library(trnsim_thrust INTERFACE)
 target_include_directories(trnsim_thrust SYSTEM INTERFACE ${TRNSIM_THRUST_INCLUDE})
