@@ -269,34 +269,42 @@ Shape Traces::shape_of_phase(int32_t tile, int32_t call, size_t phase) const {
 
 LinkOwners::LinkOwners(const Job& job, const Layout& layout)
     : topology_(job.topology),
-      chips_of_block_(layout.size / job.placement.ranks_per_chip),
-      links_of_block_(chips_of_block_ / topology_.pod_chips() * topology_.pod_link_count()),
       fabric_from_(topology_.pod_count() * topology_.pod_link_count()),
       above_from_(topology_.link_count()) {
   for (int64_t low = fabric_from_; low < above_from_;) {
     const int64_t middle = (low + above_from_) / 2;
-    if (has_chip(int32_t(middle))) {
+    if (chip_of(middle) >= 0) {
       low = middle + 1;
     } else {
       above_from_ = middle;
     }
   }
+  const int64_t chips = topology_.chip_count();
+  const int64_t links_of_chip = (above_from_ - fabric_from_) / chips;
+  for (int64_t i = 0; i < links_of_chip; ++i) {
+    TRN_ASSERT(chip_of(fabric_from_ + i) == 0 && chip_of(above_from_ - 1 - i) == chips - 1,
+               "a fabric numbers the links of chips first, chip by chip");
+  }
+  const int64_t chips_of_block = layout.size / job.placement.ranks_per_chip;
+  links_of_block_ = chips_of_block * topology_.pod_link_count() / topology_.pod_chips();
+  fabric_links_of_block_ = chips_of_block * links_of_chip;
 }
 
-bool LinkOwners::has_chip(int32_t link) const {
-  const machine::Link at = topology_.link(link);
-  return at.from_node >= 0 || at.to_node >= 0;
+int64_t LinkOwners::chip_of(int64_t link) const {
+  const machine::Link at = topology_.link(int32_t(link));
+  return std::max({at.from_node, at.to_node, -1});
 }
 
 LinkOwners::Place LinkOwners::of(int32_t link) const {
   if (link >= above_from_) return {};
   if (link < fabric_from_) return {int32_t(link / links_of_block_), link % links_of_block_};
-  const machine::Link at = topology_.link(link);
-  const int64_t chip = std::max(at.from_node, at.to_node);
-  TRN_ASSERT(chip >= 0, "a fabric numbers the links of chips first");
   constexpr int64_t kFabric = int64_t(1) << 40;
-  return {int32_t(chip / chips_of_block_),
-          kFabric + chip % chips_of_block_ * 2 + (at.to_node >= 0)};
+  const int64_t index = link - fabric_from_;
+  return {int32_t(index / fabric_links_of_block_), kFabric + index % fabric_links_of_block_};
+}
+
+int32_t LinkOwners::moved(int32_t link, int64_t blocks) const {
+  return int32_t(link + blocks * (link < fabric_from_ ? links_of_block_ : fabric_links_of_block_));
 }
 
 Blocks one_block(const Layout& layout) {

@@ -56,12 +56,15 @@ class LinkOwners {
     int64_t place = 0;  // the same for links alike in each block
   };
   Place of(int32_t link) const;
+  // The link of a block at the same place so many blocks on.
+  int32_t moved(int32_t link, int64_t blocks) const;
 
  private:
-  bool has_chip(int32_t link) const;
+  int64_t chip_of(int64_t link) const;  // -1 for a link above
 
   const machine::Topology& topology_;
-  int64_t chips_of_block_, links_of_block_, fabric_from_, above_from_;
+  int64_t links_of_block_, fabric_from_, above_from_;
+  int64_t fabric_links_of_block_;  // between its chips and switches of the fabric
 };
 
 // All in one block.

@@ -23,6 +23,8 @@
 
 namespace trnsim::fold {
 
+struct Layout;
+
 struct JobRole {
   std::shared_ptr<const lower::Program> program;
   workload::RankPattern ranks;
@@ -55,9 +57,28 @@ System make_system(const Job& job);
 // with something odd in them stand for themselves; others are classed by what the communicators
 // that leave a pod, each traced in full, put on the links of every block and on the links above.
 // One block of each class is made, links above the blocks get the weights of all of them, and that
-// System, an exact quotient, is folded further. Falls back on fold_system(make_system(job)) where
-// there are no such blocks. class_of_communicator and class_of_link stay empty unless it does.
+// System, an exact quotient, is folded further. Where there are no such blocks, all is one block.
+// class_of_rank is by rank of the job, class_of_link by link of the topology: -1 where nobody uses
+// it; class_of_communicator stays empty.
 // Cost: one route per send of what leaves a pod, and the ranks of a block for each class.
 Cohorts make_cohorts(const Job& job);
+
+// Which messages are the same on both sides.
+class Messages {
+ public:
+  explicit Messages(const Job& job);
+  // Of the rank's messages by a call template: one number for those of the same group, sender,
+  // receiver and tag.
+  int64_t number_of(int64_t rank, int32_t call) const;
+
+ private:
+  std::shared_ptr<const Layout> layout_;
+};
+
+// All the ranks that are used play one Program. used_ranks: 1 when the script formed no process
+// group. Throws SimulateError when that many are not placed.
+Job one_role(std::shared_ptr<const lower::Program> program, const machine::Machine& machine,
+             const machine::Topology& topology, const machine::Placement& placement,
+             int64_t used_ranks);
 
 }  // namespace trnsim::fold

@@ -14,12 +14,14 @@ namespace {
 // The System of one block of each class: every rank of the job when all is one block.
 class Maker {
  public:
-  Maker(const Job& job, const Layout& layout, const Blocks& blocks, Traces& traces)
+  Maker(const Job& job, const Layout& layout, const Blocks& blocks, Traces& traces,
+        bool has_all_links)
       : job_(job),
         layout_(layout),
         blocks_(blocks),
         traces_(traces),
         owners_(job, layout),
+        has_all_links_(has_all_links),
         blocks_of_class_(blocks.representative.size()) {
     for (size_t block = 0; block < blocks.class_of.size(); ++block) {
       blocks_of_class_[size_t(blocks.class_of[block])].push_back(int32_t(block));
@@ -39,6 +41,17 @@ class Maker {
     mark_private(system_);
     check_system(system_);
     return std::move(system_);
+  }
+
+  // By link of the topology: its class among those of the System made, -1 where nobody uses it.
+  std::vector<int32_t> classes_of_links(const std::vector<int32_t>& class_of_made) const {
+    std::vector<int32_t> classes(index_of_link_.size());
+    for (size_t link = 0; link < classes.size(); ++link) {
+      const int32_t like = is_whole() ? int32_t(link) : link_like(int32_t(link));
+      const int32_t made = like < 0 ? -1 : index_of_link_[size_t(like)];
+      classes[link] = made < 0 ? -1 : class_of_made[size_t(made)];
+    }
+    return classes;
   }
 
  private:
@@ -169,10 +182,20 @@ class Maker {
     return uses;
   }
 
-  // All links of one block of everything, or those that are used, by id.
+  // The one that was made for it: at its place in the lowest block of the class, or the lowest of
+  // the links above that are alike; -1 for none.
+  int32_t link_like(int32_t link) const {
+    const int32_t block = owners_.of(link).block;
+    if (block < 0) return blocks_.lowest_like[size_t(link)];
+    const int32_t lowest = blocks_.representative[size_t(blocks_.class_of[size_t(block)])];
+    return owners_.moved(link, lowest - block);
+  }
+
+  // All links of the topology, or those that are used, by id.
   void make_links() {
     const machine::Topology& topology = job_.topology;
-    std::vector<int32_t> index(size_t(topology.link_count()), is_whole() ? 0 : -1);
+    auto& index = index_of_link_;
+    index.assign(size_t(topology.link_count()), has_all_links_ ? 0 : -1);
     for (const Variable& variable : system_.variables) {
       for (const LinkUse& use : variable.uses) index[size_t(use.link)] = 0;
     }
@@ -187,7 +210,7 @@ class Maker {
       if (index[size_t(link)] < 0) continue;
       system_.links[size_t(index[size_t(link)])].changes = changes;
     }
-    if (is_whole()) return;
+    if (has_all_links_) return;
     for (Variable& variable : system_.variables) {
       for (LinkUse& use : variable.uses) use.link = index[size_t(use.link)];
     }
@@ -198,8 +221,10 @@ class Maker {
   const Blocks& blocks_;
   Traces& traces_;
   LinkOwners owners_;
+  bool has_all_links_;
   std::vector<std::vector<int32_t>> blocks_of_class_;
   std::vector<int32_t> first_of_tile_, step_of_tile_;  // communicators of a tile, by class
+  std::vector<int32_t> index_of_link_;  // in the System, by link of the topology; -1 for none
   System system_;
 };
 
@@ -235,36 +260,68 @@ System make_system(const Job& job) {
   check_odd(job);
   const Layout layout = *lay_out(job, roles_of_ranks(job), job.rank_count);
   Traces traces(job, layout);
-  return Maker(job, layout, one_block(layout), traces).make();
+  return Maker(job, layout, one_block(layout), traces, true).make();
 }
 
 Cohorts make_cohorts(const Job& job) {
   check_odd(job);
-  const auto layout = find_blocks(job, roles_of_ranks(job));
+  const std::vector<int32_t> roles = roles_of_ranks(job);
+  std::optional<Layout> layout = find_blocks(job, roles);
   std::optional<Traces> traces;
-  if (layout) traces.emplace(job, *layout);
-  const auto blocks = layout ? class_blocks(job, *layout, *traces) : std::nullopt;
-  if (!blocks) return fold_system(std::make_shared<const System>(make_system(job)));
-  const auto made = std::make_shared<const System>(Maker(job, *layout, *blocks, *traces).make());
+  std::optional<Blocks> blocks;
+  if (layout) {
+    traces.emplace(job, *layout);
+    blocks = class_blocks(job, *layout, *traces);
+  }
+  if (!blocks) {
+    layout = lay_out(job, roles, job.rank_count);
+    traces.emplace(job, *layout);
+    blocks = one_block(*layout);
+  }
+  Maker maker(job, *layout, *blocks, *traces, false);
+  const auto made = std::make_shared<const System>(maker.make());
   Cohorts cohorts = fold_system(made, 64, false);
   std::vector<int32_t> class_of_rank;
+  class_of_rank.reserve(size_t(job.rank_count));
   for (int64_t rank = 0; rank < job.rank_count; ++rank) {
     const int64_t block_class = blocks->class_of[size_t(rank / layout->size)];
     const int64_t at = block_class * layout->size + rank % layout->size;
     class_of_rank.push_back(cohorts.class_of_rank[size_t(at)]);
   }
-  return {std::move(cohorts.system), std::move(class_of_rank), {}, {}};
+  return {std::move(cohorts.system),
+          std::move(class_of_rank),
+          {},
+          maker.classes_of_links(cohorts.class_of_link)};
 }
 
-System make_system(std::shared_ptr<const lower::Program> program, const machine::Machine& machine,
-                   const machine::Topology& topology, const machine::Placement& placement,
-                   int64_t used_ranks) {
+Messages::Messages(const Job& job) {
+  const std::vector<int32_t> roles = roles_of_ranks(job);
+  std::optional<Layout> layout = find_blocks(job, roles);
+  if (!layout) layout = lay_out(job, roles, job.rank_count);
+  layout_ = std::make_shared<const Layout>(std::move(*layout));
+}
+
+int64_t Messages::number_of(int64_t rank, int32_t call) const {
+  const int64_t block = rank / layout_->size, place = rank % layout_->size;
+  return block * int64_t(layout_->tiles.size()) +
+         layout_->tile_of_message[size_t(place)][size_t(call)];
+}
+
+Job one_role(std::shared_ptr<const lower::Program> program, const machine::Machine& machine,
+             const machine::Topology& topology, const machine::Placement& placement,
+             int64_t used_ranks) {
   TRN_CHECK(used_ranks >= 1 && used_ranks <= placement.ranks, simulate,
             std::to_string(used_ranks) + " ranks do not fit a placement of " +
                 std::to_string(placement.ranks),
             "use as many ranks as were placed, or 1 for a script without process groups");
   const workload::RankPattern all{0, {{1, used_ranks}}, {}};
-  return make_system({machine, topology, placement, used_ranks, {{std::move(program), all}}});
+  return {machine, topology, placement, used_ranks, {{std::move(program), all}}};
+}
+
+System make_system(std::shared_ptr<const lower::Program> program, const machine::Machine& machine,
+                   const machine::Topology& topology, const machine::Placement& placement,
+                   int64_t used_ranks) {
+  return make_system(one_role(std::move(program), machine, topology, placement, used_ranks));
 }
 
 }  // namespace trnsim::fold

@@ -99,9 +99,7 @@ struct System {
 int32_t communicator_of(const System& system, int32_t rank, int32_t call);
 bool is_message(workload::CallKind kind);
 
-// Places one Program on `placement.ranks` ranks that all play it, as the one role of a Job (job.h).
-// used_ranks: 1 when the script formed no process group. Throws SimulateError when groups that are
-// called on do not tile the world.
+// make_system(one_role(...)): see job.h.
 System make_system(std::shared_ptr<const lower::Program> program, const machine::Machine& machine,
                    const machine::Topology& topology, const machine::Placement& placement,
                    int64_t used_ranks);

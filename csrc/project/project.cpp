@@ -223,7 +223,7 @@ Run project_step(std::shared_ptr<const workload::Workload> workload,
   if (options.progress) ++options.progress->done;
   const Sweep sweep(*simulated.timeline);
 
-  Run run{of.workload,        machine, simulated.program, simulated.unfolded, simulated.cohorts,
+  Run run{of.workload,        machine, simulated.program, of.placement, simulated.cohorts,
           simulated.timeline, {}};
   Projection& projection = run.projection;
   add_identity(of, machine, simulated, projection);

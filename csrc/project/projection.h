@@ -101,8 +101,8 @@ struct Run {  // everything a report needs
   std::shared_ptr<const workload::Workload> workload;
   machine::Machine machine;
   std::shared_ptr<const lower::Program> program;
-  std::shared_ptr<const fold::System> unfolded;
-  fold::Cohorts cohorts;  // classes of the unfolded System's ranks and links
+  machine::Placement placement;
+  fold::Cohorts cohorts;  // classes of the ranks of the job and of the links of its topology
   std::shared_ptr<const simulate::Timeline> timeline;  // of the cohorts
   Projection projection;
 };

@@ -7,15 +7,18 @@
 #include <mutex>
 #include <thread>
 
+#include "fold/job.h"
+
 namespace trnsim::project {
 namespace {
 
-// A run that cannot end says why with the ranks of the job, which only the unfolded one knows.
-simulate::Timeline simulate_cohorts(const Simulated& of, const simulate::SimulateOptions& options) {
+// A run that cannot end says why with the ranks of the job, which only the System of all of them
+// knows: it is made for that alone.
+simulate::Timeline simulate_folded(const fold::Cohorts& cohorts, const fold::Job& job) {
   try {
-    return simulate::simulate_step(of.cohorts.system, options);
+    return simulate::simulate_step(cohorts.system, {});
   } catch (const Error&) {
-    if (of.cohorts.system != of.unfolded) simulate::simulate_step(of.unfolded, options);
+    simulate::simulate_step(std::make_shared<const fold::System>(fold::make_system(job)), {});
     throw;
   }
 }
@@ -27,11 +30,18 @@ Simulated simulate_case(const Case& of, const machine::Machine& machine) {
   result.program = std::make_shared<const lower::Program>(
       lower::lower_step(*of.workload, of.step, machine, of.placement, {}));
   const auto topology = machine::make_topology(machine, of.placement.chips);
-  result.unfolded = std::make_shared<const fold::System>(
-      fold::make_system(result.program, machine, *topology, of.placement, of.used_ranks));
-  result.cohorts =
-      of.fold ? fold::fold_system(result.unfolded) : fold::leave_unfolded(result.unfolded);
-  result.timeline = std::make_shared<const simulate::Timeline>(simulate_cohorts(result, {}));
+  const fold::Job job =
+      fold::one_role(result.program, machine, *topology, of.placement, of.used_ranks);
+  simulate::Timeline timeline;
+  if (of.fold) {
+    result.cohorts = fold::make_cohorts(job);
+    timeline = simulate_folded(result.cohorts, job);
+  } else {
+    result.cohorts =
+        fold::leave_unfolded(std::make_shared<const fold::System>(fold::make_system(job)));
+    timeline = simulate::simulate_step(result.cohorts.system, {});
+  }
+  result.timeline = std::make_shared<const simulate::Timeline>(std::move(timeline));
   return result;
 }
 

@@ -25,8 +25,7 @@ struct Case {
 
 struct Simulated {
   std::shared_ptr<const lower::Program> program;
-  std::shared_ptr<const fold::System> unfolded;
-  fold::Cohorts cohorts;  // of unfolded: what the timeline runs
+  fold::Cohorts cohorts;  // what the timeline runs
   std::shared_ptr<const simulate::Timeline> timeline;
 };
 Simulated simulate_case(const Case& of, const machine::Machine& machine);

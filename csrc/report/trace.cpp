@@ -4,9 +4,12 @@
 
 #include <algorithm>
 #include <map>
+#include <optional>
 #include <set>
+#include <tuple>
 
 #include "base/hash.h"
+#include "fold/job.h"
 #include "project/shares.h"
 #include "report/trace_writer.h"
 
@@ -19,6 +22,12 @@ using lower::TaskKind;
 // Where the tasks of a rank stand in the times of its class.
 int64_t first_task(const project::Run& run, int64_t rank) {
   return run.timeline->first_task[size_t(run.cohorts.class_of_rank[size_t(rank)])];
+}
+
+const lower::Program& program_of(const project::Run& run, int64_t rank) {
+  const fold::System& system = *run.cohorts.system;
+  const int32_t rank_class = run.cohorts.class_of_rank[size_t(rank)];
+  return *system.roles[size_t(system.ranks[size_t(rank_class)].role)];
 }
 
 const char* task_kind_name(TaskKind kind) {
@@ -89,28 +98,33 @@ TraceWriter::Notes slice_notes(const project::Run& run, const lower::Program& pr
 }
 
 // An arrow for each message: the same id on both sides, from what names it uniquely.
-uint64_t message_flow(const project::Run& run, int64_t rank, int32_t call, bool is_send,
-                      std::map<std::string, int64_t>& counts) {
-  const std::string pair =
-      std::to_string(fold::communicator_of(*run.unfolded, int32_t(rank), call));
-  const int64_t k = counts[pair + (is_send ? " send" : " recv")]++;
-  return hash_bytes(pair + " " + std::to_string(k)) | 1;
-}
+class Arrows {
+ public:
+  explicit Arrows(const fold::Job& job) : messages_(job) {}
+  uint64_t id(int64_t rank, int32_t call, bool is_send) {
+    const int64_t number = messages_.number_of(rank, call);
+    const int64_t k = counts_[{rank, number, is_send}]++;
+    return hash_bytes(std::to_string(number) + " " + std::to_string(k)) | 1;
+  }
 
-void write_rank(const project::Run& run, int64_t rank, TraceWriter& writer) {
+ private:
+  fold::Messages messages_;
+  std::map<std::tuple<int64_t, int64_t, bool>, int64_t> counts_;
+};
+
+void write_rank(const project::Run& run, int64_t rank, std::optional<Arrows>& arrows,
+                TraceWriter& writer) {
   const simulate::Timeline& timeline = *run.timeline;
-  const fold::Rank& placed = run.unfolded->ranks[size_t(rank)];
-  const lower::Program& program = *run.unfolded->roles[size_t(placed.role)];
+  const lower::Program& program = program_of(run, rank);
   const int32_t pid = int32_t(rank) + 1;
   const std::string name =
-      "rank " + std::to_string(rank) + " on chip " + std::to_string(placed.chip);
+      "rank " + std::to_string(rank) + " on chip " + std::to_string(run.placement.chip_of(rank));
   const uint64_t process = writer.add_process(pid, name);
   std::vector<uint64_t> tracks;
   for (size_t q = 0; q < program.queues.size(); ++q) {
     const int32_t tid = pid * 1000 + int32_t(q) + 1;
     tracks.push_back(writer.add_thread(pid, tid, queue_name(program.queues[q])));
   }
-  std::map<std::string, int64_t> message_counts;
   for (size_t t = 0; t < program.tasks.size(); ++t) {
     const lower::Task& task = program.tasks[t];
     const size_t i = size_t(first_task(run, rank)) + t;
@@ -118,9 +132,9 @@ void write_rank(const project::Run& run, int64_t rank, TraceWriter& writer) {
     if (task.kind == TaskKind::call) {
       const lower::CallTemplate& call = program.calls[size_t(task.call)];
       if (call.kind == workload::CallKind::send) {
-        out = message_flow(run, rank, task.call, true, message_counts);
+        out = arrows->id(rank, task.call, true);
       } else if (call.kind == workload::CallKind::recv) {
-        in = message_flow(run, rank, task.call, false, message_counts);
+        in = arrows->id(rank, task.call, false);
       }
     }
     if (timeline.ends_ps[i] == timeline.starts_ps[i]) continue;  // nothing to see
@@ -136,20 +150,23 @@ void write_rank(const project::Run& run, int64_t rank, TraceWriter& writer) {
   }
 }
 
-void write_links(const project::Run& run, const std::vector<int64_t>& ranks, TraceWriter& writer) {
-  const fold::System& system = *run.unfolded;
+void write_links(const project::Run& run, const machine::Topology& topology,
+                 const std::vector<int64_t>& ranks, TraceWriter& writer) {
   std::set<int32_t> chips;
-  for (const int64_t rank : ranks) chips.insert(system.ranks[size_t(rank)].chip);
-  const auto topology = machine::make_topology(run.machine, run.projection.chips);
+  for (const int64_t rank : ranks) chips.insert(int32_t(run.placement.chip_of(rank)));
   const auto load_of_class = link_load(*run.timeline);
   uint64_t process = 0;
-  for (size_t link = 0; link < system.links.size(); ++link) {
-    const auto& load = load_of_class[size_t(run.cohorts.class_of_link[link])];
+  for (int32_t link = 0; link < topology.link_count(); ++link) {
+    const int32_t link_class = run.cohorts.class_of_link[size_t(link)];
+    if (link_class < 0) continue;
+    const auto& load = load_of_class[size_t(link_class)];
     if (load.empty()) continue;
-    const machine::Link of = topology->link(int32_t(link));
+    const machine::Link of = topology.link(link);
     if (!chips.count(of.from_node) && !chips.count(of.to_node)) continue;
-    if (process == 0) process = writer.add_process(int32_t(system.ranks.size()) + 1, "links");
-    const uint64_t track = writer.add_counter(process, "link " + system.links[link].name + " load",
+    if (process == 0) {
+      process = writer.add_process(int32_t(run.cohorts.class_of_rank.size()) + 1, "links");
+    }
+    const uint64_t track = writer.add_counter(process, "link " + topology.link_name(link) + " load",
                                               TraceWriter::Unit::percent);
     for (const CounterStep& step : load) {
       writer.set_counter(track, step.time_ps, 100.0 * step.value);
@@ -242,8 +259,7 @@ TaskColumns task_columns(const project::Run& run, const std::vector<int64_t>& ra
   };
   columns.modules = run.workload->modules;
   for (const int64_t rank : ranks) {
-    const fold::Rank& placed = run.unfolded->ranks[size_t(rank)];
-    const lower::Program& program = *run.unfolded->roles[size_t(placed.role)];
+    const lower::Program& program = program_of(run, rank);
     for (size_t t = 0; t < program.tasks.size(); ++t) {
       const lower::Task& task = program.tasks[t];
       const size_t i = size_t(first_task(run, rank)) + t;
@@ -266,11 +282,11 @@ int64_t estimate_trace_bytes(const project::Run& run, const std::vector<int64_t>
   constexpr int64_t kSliceBytes = 70, kCounterBytes = 30;
   int64_t slices = 0;
   for (const int64_t rank : ranks) {
-    TRN_CHECK(rank >= 0 && rank < int64_t(run.unfolded->ranks.size()), report,
+    const size_t count = run.cohorts.class_of_rank.size();
+    TRN_CHECK(rank >= 0 && rank < int64_t(count), report,
               "rank " + std::to_string(rank) + " is not of this run",
-              "choose ranks below " + std::to_string(run.unfolded->ranks.size()));
-    const int32_t role = run.unfolded->ranks[size_t(rank)].role;
-    slices += int64_t(run.unfolded->roles[size_t(role)]->tasks.size());
+              "choose ranks below " + std::to_string(count));
+    slices += int64_t(program_of(run, rank).tasks.size());
   }
   return slices * kSliceBytes + int64_t(run.workload->allocations.size()) * kCounterBytes;
 }
@@ -278,9 +294,17 @@ int64_t estimate_trace_bytes(const project::Run& run, const std::vector<int64_t>
 int64_t write_trace(const project::Run& run, const std::vector<int64_t>& ranks,
                     const std::string& path) {
   estimate_trace_bytes(run, ranks);  // refuses ranks that are not there
+  const auto topology = machine::make_topology(run.machine, run.placement.chips);
+  std::optional<Arrows> arrows;
+  const auto& calls = run.program->calls;
+  if (std::any_of(calls.begin(), calls.end(),
+                  [](const auto& call) { return fold::is_message(call.kind); })) {
+    const auto count = int64_t(run.cohorts.class_of_rank.size());
+    arrows.emplace(fold::one_role(run.program, run.machine, *topology, run.placement, count));
+  }
   TraceWriter writer(path);
-  for (const int64_t rank : ranks) write_rank(run, rank, writer);
-  write_links(run, ranks, writer);
+  for (const int64_t rank : ranks) write_rank(run, rank, arrows, writer);
+  write_links(run, *topology, ranks, writer);
   writer.finish();
   return writer.bytes_written();
 }

@@ -37,6 +37,22 @@ def test_the_block_is_projected_and_written(tmp_path):
     assert (tmp_path / "trace.pftrace").is_file()
 
 
+def test_each_rank_is_simulated_where_folding_is_off():
+    python("""
+        import torch, torch.distributed as dist, trnsim
+        found = []
+        for fold in (True, False):
+            with trnsim.simulate("trn2-ultra", chips=64, fold=fold) as sim:
+                dist.init_process_group()
+                dist.all_reduce(torch.ones(1 << 20, device="trn"))
+                dist.destroy_process_group()
+            assert sim.projection.figures.ranks == 64
+            assert len(sim.timeline.system.ranks) == (1 if fold else 64)
+            found.append(sim.projection.to_dict())
+        assert found[0] == found[1]
+    """)
+
+
 def test_simulate_is_a_verb_and_a_room_in_any_order_of_imports():
     for first in (
         "import trnsim.simulate",

@@ -10,6 +10,7 @@ import numpy as np
 from trnsim._core import Workload
 
 OP, CALL, WAIT, HOST_READ, MARKER = 0, 1, 2, 3, 6
+ALL_REDUCE, SEND, RECV = 0, 8, 9
 OPTIMIZER_BEGIN, OPTIMIZER_END, FORWARD_BEGIN = 0, 1, 2
 FORWARD, BACKWARD, OPTIMIZER = 0, 2, 3
 PARAMETER, TEMPORARY = 0, 7
@@ -41,7 +42,8 @@ class Script:
         self.storages: list[list[int]] = []
         self.allocations: list[tuple[int, int, bool]] = []
         self.signatures: list[str] = []
-        self.calls: list[int] = []
+        self.calls: list[tuple[int, int, int, int, int]] = []  # kind, group, bytes, peer, tag
+        self.groups = {"": f"0..{world_size - 1}"}
         self.modules = [""]
         self.parameters = 0
 
@@ -89,11 +91,16 @@ class Script:
             self.modules.append(path)
         return self.modules.index(path)
 
-    def all_reduce(self, storage: int) -> None:
+    def all_reduce(self, storage: int, group: str = "") -> None:
+        self.call(ALL_REDUCE, storage, group)
+
+    def call(self, kind: int, storage: int, group: str, peer: int = -1, tag: int = 0) -> None:
+        """A call on the group of that name, one of `groups`: of the captured rank."""
         text = f"c10d::allreduce_(tensors#0!: float32[{self.storages[storage][0] // 4}]) -> ()"
         if text not in self.signatures:
             self.signatures.append(text)
-        self.calls.append(self.storages[storage][0])
+        slot = list(self.groups).index(group)
+        self.calls.append((kind, slot, self.storages[storage][0], peer, tag))
         self._record(
             signature=self.signatures.index(text), uses_count=2, kind=CALL, phase=BACKWARD,
             payload=len(self.calls) - 1,
@@ -108,14 +115,17 @@ class Script:
 
     def workload(self) -> Workload:
         column = lambda rows, i, dtype=np.int64: np.array([row[i] for row in rows], dtype)
-        calls = np.zeros(len(self.calls), np.int64)
         return Workload.from_columns({
             "records": {name: column(self.records, name) for name in RECORD},
             "uses": {"storage": column(self.uses, 0), "version": column(self.uses, 1)},
             "calls": {
-                "kind": calls, "group": calls, "bytes": np.array(self.calls, np.int64),
-                "peer": calls - 1, "tag": calls, "async": np.ones(len(calls), bool),
-                "dtype": calls + 8, "splits_offsets": np.zeros(len(calls) + 1, np.int64),
+                **{
+                    name: column(self.calls, i)
+                    for i, name in enumerate(("kind", "group", "bytes", "peer", "tag"))
+                },
+                "async": np.ones(len(self.calls), bool),
+                "dtype": np.full(len(self.calls), 8, np.int64),
+                "splits_offsets": np.zeros(len(self.calls) + 1, np.int64),
                 "splits_values": np.zeros(0, np.int64),
             },
             "storages": {
@@ -130,7 +140,7 @@ class Script:
             "signatures": {"text": self.signatures},
             "modules": {"path": self.modules},
             "regions": {"description": []},
-            "groups": {"name": [""], "ranks": [f"0..{self.world_size - 1}"]}
+            "groups": {"name": list(self.groups), "ranks": list(self.groups.values())}
             if self.calls
             else {"name": [], "ranks": []},
             "facts": {

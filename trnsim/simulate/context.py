@@ -33,9 +33,11 @@ class Simulation:
         step: int | None = None,
         top: int = 10,
         no_oom: bool = False,
+        fold: bool = True,
     ) -> None:
         self.job = job
         self._mode, self._step, self._top, self._no_oom = mode, step, top, no_oom
+        self._fold = fold
         self._workload: _core.Workload | None = None
         self._projection: Any = None
 
@@ -81,6 +83,7 @@ class Simulation:
                 ranks_per_chip=self.job.placement.ranks_per_chip,
                 step=self._step,
                 top=self._top,
+                fold=self._fold,
             )
         return self._projection
 
@@ -105,6 +108,7 @@ def simulate(
     top: int = 10,
     no_oom: bool = False,
     overrides: Iterable[str] | Mapping[str, Any] = (),
+    fold: bool = True,
 ) -> Simulation:
     """A context in which ops on `torch.device("trn")` are recorded and then projected.
 
@@ -121,6 +125,8 @@ def simulate(
         top: how many ops and modules to list.
         no_oom: over capacity is reported instead of raised as torch.OutOfMemoryError.
         overrides: figures of the machine to change, as "key=value" or a mapping.
+        fold: simulate ranks that behave the same as one; False simulates each, with the same
+            result.
 
     Raises:
         MachineError: an unknown machine, contradictory counts, or counts that it cannot hold.
@@ -133,4 +139,4 @@ def simulate(
     job = make_job(
         machine, chips=chips, ranks=ranks, ranks_per_chip=ranks_per_chip, overrides=overrides
     )
-    return Simulation(job, mode=mode, step=step, top=top, no_oom=no_oom)
+    return Simulation(job, mode=mode, step=step, top=top, no_oom=no_oom, fold=fold)

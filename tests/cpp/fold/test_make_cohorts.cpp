@@ -6,6 +6,7 @@
 
 #include <map>
 #include <random>
+#include <set>
 
 #include "fold/job.h"
 #include "fold/refine.h"
@@ -211,6 +212,20 @@ void expect_same(const System& full, const System& direct) {
   }
 }
 
+// Classes of links, numbered among those that are used.
+void expect_same_links(const Cohorts& full, const Cohorts& direct) {
+  std::vector<int32_t> number(full.system->links.size(), -1);
+  for (const Variable& variable : full.system->variables) {
+    for (const LinkUse& use : variable.uses) number[size_t(use.link)] = 0;
+  }
+  int32_t count = 0;
+  for (int32_t& of : number) of = of < 0 ? -1 : count++;
+  std::vector<int32_t> expected;
+  for (const int32_t link_class : full.class_of_link)
+    expected.push_back(number[size_t(link_class)]);
+  EXPECT_EQ(direct.class_of_link, expected);
+}
+
 Training random_training(uint64_t seed) {
   std::mt19937_64 random(seed);
   const auto below = [&](int64_t count) { return int64_t(random() % uint64_t(count)); };
@@ -250,6 +265,7 @@ TEST(MakeCohorts, GivesWhatFoldingEveryRankGives) {
     const Cohorts full = fold_system(every, 64, false), direct = make_cohorts(job);
     expect_same(*full.system, *direct.system);
     EXPECT_EQ(full.class_of_rank, direct.class_of_rank);
+    expect_same_links(full, direct);
     const simulate::SimulateOptions options;
     const auto unfolded = simulate_step(every, options),
                folded = simulate_step(direct.system, options);
@@ -289,8 +305,42 @@ TEST(MakeCohorts, AJobWithoutBlocksIsFoldedFromEveryRank) {
   const auto every = std::make_shared<const System>(make_system(job));
   const Cohorts full = fold_system(every), direct = make_cohorts(job);
   expect_same(*full.system, *direct.system);
-  EXPECT_EQ(full.class_of_link, direct.class_of_link);
-  EXPECT_FALSE(direct.class_of_link.empty());
+  expect_same_links(full, direct);
+}
+
+TEST(MakeCohorts, OneRankOfManyChipsBringsNoLinks) {
+  Training training;
+  training.replicas = 64;
+  const Job job = training.job();
+  ProgramBuilder builder;
+  builder.task(builder.queue(lower::QueueKind::tensor, 0), 100);
+  const Cohorts cohorts =
+      make_cohorts(one_role(builder.build(), job.machine, job.topology, job.placement, 1));
+  EXPECT_EQ(cohorts.system->ranks.size(), 1u);
+  EXPECT_TRUE(cohorts.system->links.empty());
+  EXPECT_EQ(cohorts.class_of_link, std::vector<int32_t>(size_t(job.topology.link_count()), -1));
+}
+
+TEST(MakeCohorts, BothSidesOfAMessageNumberItTheSame) {
+  Training training;
+  training.stages = 3;
+  training.ranks_per_chip = 2;
+  const Job job = training.job();
+  const System every = make_system(job);
+  const Messages messages(job);
+  std::map<int32_t, int64_t> number_of;  // by communicator
+  for (size_t rank = 0; rank < every.ranks.size(); ++rank) {
+    const auto& communicators = every.ranks[rank].communicator_of_message;
+    for (size_t call = 0; call < communicators.size(); ++call) {
+      if (communicators[call] < 0) continue;
+      const int64_t number = messages.number_of(int64_t(rank), int32_t(call));
+      EXPECT_EQ(number_of.try_emplace(communicators[call], number).first->second, number);
+    }
+  }
+  std::set<int64_t> numbers;
+  for (const auto& [communicator, number] : number_of) numbers.insert(number);
+  EXPECT_EQ(numbers.size(), number_of.size());
+  EXPECT_EQ(numbers.size(), size_t(4 * 2 * 16));
 }
 
 TEST(MakeCohorts, RanksOutsideTheRolesAreNamed) {
