@@ -89,6 +89,12 @@ def test_two_runs_are_compared(runs):
     assert "equal" in run(runs, "diff", run_file, run_file)
 
 
+def test_a_collective_is_simulated_alone(tmp_path):
+    printed = run(tmp_path, "collective", "all_reduce", "--machine", "trn2-ultra", "--ranks", 64,
+                  "-b", "1K", "-e", "1G", "-f", 8)  # fmt: skip
+    assert len(printed.splitlines()) == 2 + 7 + 1 and "busbw(GB/s)" in printed
+
+
 @pytest.mark.parametrize("machine", ["trn2", "trn2-ultra", "h100"])
 def test_a_machine_is_printed_with_sources(tmp_path, machine):
     printed = run(tmp_path, "info", machine)

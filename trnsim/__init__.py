@@ -7,7 +7,8 @@
     print(sim.projection)
 
 `trnsim.project(workload, machine)` projects a recorded Workload again, `trnsim.load(path)` reads
-one from a run file. `import trnsim` alone imports nothing heavy: each name is resolved when used.
+one from a run file, `trnsim.collective("all_reduce", "trn2", ranks=16)` simulates one collective.
+`import trnsim` alone imports nothing heavy: each name is resolved when used.
 """
 
 from __future__ import annotations
@@ -23,6 +24,7 @@ _LAZY = {
     "Simulation": ("trnsim.simulate", "Simulation"),
     "TrnSimError": ("trnsim.errors", "TrnSimError"),
     "Workload": ("trnsim.workload", "Workload"),
+    "collective": ("trnsim.project.collective", "collective"),
     "capture": ("trnsim.capture", None),
     "errors": ("trnsim.errors", None),
     "load": ("trnsim.workload", "load"),

@@ -13,4 +13,5 @@ PYBIND11_MODULE(_core, module) {
   trnsim::bind::bind_fold(module);
   trnsim::bind::bind_simulate(module);
   trnsim::bind::bind_project(module);
+  trnsim::bind::bind_collective(module);
 }

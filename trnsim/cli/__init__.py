@@ -13,7 +13,7 @@ import sys
 
 import typer
 
-from trnsim.cli import diff, doctor, info, project, run
+from trnsim.cli import collective, diff, doctor, info, project, run
 from trnsim.errors import TrnSimError
 
 app = typer.Typer(
@@ -26,6 +26,7 @@ app = typer.Typer(
 )
 run.add_to(app)
 project.add_to(app)
+collective.add_to(app)
 info.add_to(app)
 diff.add_to(app)
 doctor.add_to(app)

@@ -4,7 +4,6 @@
 
 from __future__ import annotations
 
-import sys
 from typing import Annotated, Any
 
 import typer
@@ -39,7 +38,7 @@ def info(
         if as_json:
             output.JsonOutput().write({"machines": rows})
         else:
-            _print_table(["machine", "description"], [list(row.values()) for row in rows])
+            output.print_table(["machine", "description"], [list(row.values()) for row in rows])
         return
     loaded = machines.load(machine, overrides or [])
     if toml:
@@ -49,7 +48,7 @@ def info(
     else:
         figures = machines.figures(loaded)
         typer.echo(f"{loaded.name}: {loaded.description}")
-        _print_table(
+        output.print_table(
             ["figure", "value", "unit", "confidence", "source"],
             [
                 [row[key] for key in ("figure", "value", "unit", "confidence", "source")]
@@ -73,20 +72,3 @@ def _document(machine: Any) -> dict[str, Any]:
             for row in rows
         },
     }
-
-
-def _print_table(header: list[str], rows: list[list[str]]) -> None:
-    """A rich table on a terminal; in a pipe one line a row, columns apart by two spaces or more."""
-    if sys.stdout.isatty():
-        from rich.console import Console
-        from rich.table import Table
-
-        table = Table(*header, box=None, pad_edge=False)
-        for row in rows:
-            table.add_row(*row)
-        Console(highlight=False).print(table, markup=False)
-        return
-    widths = [max(len(row[i]) for row in [header, *rows]) for i in range(len(header))]
-    for row in [header, *rows]:
-        cells = [cell.ljust(width) for cell, width in zip(row, widths, strict=True)]
-        typer.echo("  ".join(cells).rstrip())

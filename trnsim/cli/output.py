@@ -7,6 +7,7 @@ from __future__ import annotations
 import json
 import os
 import sys
+from collections.abc import Collection
 from pathlib import Path
 from typing import Any
 
@@ -66,6 +67,31 @@ def finish(projection: Any, document: JsonOutput | None) -> None:
 
     sys.stdout.flush()
     render_terminal(projection, Console(highlight=False))
+
+
+def print_table(header: list[str], rows: list[list[str]], *, right: Collection[int] = ()) -> None:
+    """A rich table on a terminal; in a pipe one line a row, columns apart by two spaces or more.
+
+    right: the columns that are aligned to the right.
+    """
+    if sys.stdout.isatty():
+        from rich.console import Console
+        from rich.table import Table
+
+        table = Table(box=None, pad_edge=False)
+        for i, name in enumerate(header):
+            table.add_column(name, justify="right" if i in right else "left")
+        for row in rows:
+            table.add_row(*row)
+        Console(highlight=False).print(table, markup=False)
+        return
+    widths = [max(len(row[i]) for row in [header, *rows]) for i in range(len(header))]
+    for row in [header, *rows]:
+        cells = [
+            cell.rjust(width) if i in right else cell.ljust(width)
+            for i, (cell, width) in enumerate(zip(row, widths, strict=True))
+        ]
+        print("  ".join(cells).rstrip())
 
 
 def claim_json(wanted: bool) -> JsonOutput | None:

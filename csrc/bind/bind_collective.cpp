@@ -1,0 +1,41 @@
+// SPDX-License-Identifier: Apache-2.0
+// SPDX-FileCopyrightText: The trnsim authors
+#include <pybind11/stl.h>
+
+#include "bind/bind.h"
+#include "project/collective.h"
+
+namespace py = pybind11;
+
+namespace trnsim::bind {
+
+void bind_collective(py::module_& module) {
+  using project::CollectiveRun;
+  py::class_<CollectiveRun>(module, "CollectiveRun")
+      .def_readonly("bytes", &CollectiveRun::bytes)
+      .def_readonly("algorithm", &CollectiveRun::algorithm)
+      .def_readonly("time_ps", &CollectiveRun::time_ps)
+      .def_readonly("uncontended_ps", &CollectiveRun::uncontended_ps);
+  module.def("collective_name", [](const std::string& name) {
+    return workload::call_kind_name(project::parse_collective(name));
+  });
+  module.def(
+      "run_collective",
+      [](const std::string& name, const std::vector<int64_t>& sizes,
+         const machine::Machine& machine, const machine::Placement& placement,
+         const std::string& algorithm) {
+        return project::run_collective(project::parse_collective(name), sizes, machine, placement,
+                                       algorithm);
+      },
+      py::arg("name"), py::arg("sizes"), py::arg("machine"), py::arg("placement"),
+      py::arg("algorithm"), py::call_guard<py::gil_scoped_release>());
+  module.def(
+      "bus_factor",
+      [](const std::string& name, int64_t ranks) {
+        const Rational factor = project::bus_factor(project::parse_collective(name), ranks);
+        return std::pair(factor.numerator, factor.denominator);
+      },
+      py::arg("name"), py::arg("ranks"));
+}
+
+}  // namespace trnsim::bind

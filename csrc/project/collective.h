@@ -1,0 +1,40 @@
+// SPDX-License-Identifier: Apache-2.0
+// SPDX-FileCopyrightText: The trnsim authors
+//
+// One collective after the other on an idle machine, as nccom-test and nccl-tests measure them: a
+// Program of nothing but calls of all ranks, through fold and simulate like any step.
+#pragma once
+
+#include <string>
+#include <vector>
+
+#include "machine/topology.h"
+#include "workload/workload.h"
+
+namespace trnsim::project {
+
+struct CollectiveRun {
+  int64_t bytes = 0;  // as workload::Call
+  std::string algorithm;
+  int64_t time_ps = 0;
+  // The same latencies, and every transfer as if it had its links for itself: the slowest link of
+  // each phase at the bytes of one send. What is between the two is lost to contention.
+  int64_t uncontended_ps = 0;
+};
+
+// "all_reduce", and the short names of nccom-test ("allr"). Throws LowerError on another, or one
+// that is no collective.
+workload::CallKind parse_collective(const std::string& name);
+
+// A call of `kind` over all ranks for each size, in order; rank 0 is the root. algorithm: "" to
+// choose by size. Throws LowerError when the algorithm does not suit.
+std::vector<CollectiveRun> run_collective(workload::CallKind kind,
+                                          const std::vector<int64_t>& sizes,
+                                          const machine::Machine& machine,
+                                          const machine::Placement& placement,
+                                          const std::string& algorithm);
+
+// Bus bandwidth over algorithm bandwidth, as nccl-tests define it, for `ranks` ranks.
+Rational bus_factor(workload::CallKind kind, int64_t ranks);
+
+}  // namespace trnsim::project

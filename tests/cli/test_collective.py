@@ -1,0 +1,130 @@
+# SPDX-License-Identifier: Apache-2.0
+# SPDX-FileCopyrightText: The trnsim authors
+"""`trnsim collective`: nccom-test's columns from a simulated call."""
+
+import json
+
+import pytest
+from command import python, trnsim
+
+
+def collective(*arguments):
+    """The document that `trnsim collective ARGUMENTS --json` prints."""
+    done = trnsim("collective", *arguments, "--json")
+    assert done.returncode == 0, done.stderr
+    return json.loads(done.stdout)
+
+
+def test_the_document_has_what_is_promised():
+    document = collective("all_reduce", "--machine", "trn2", "-r", 16, "-b", "1K", "-e", "1M",
+                          "-f", 32)  # fmt: skip
+    assert document.keys() >= {"machine", "op", "ranks", "chips", "rows"}
+    assert (document["op"], document["ranks"], document["chips"]) == ("all_reduce", 16, 16)
+    assert [row["size_bytes"] for row in document["rows"]] == [1024, 32768, 1 << 20]
+    for row in document["rows"]:
+        assert row["algbw_GBps"] == pytest.approx(row["size_bytes"] / row["time_us"] / 1000)
+        assert row["busbw_GBps"] == pytest.approx(row["algbw_GBps"] * 2 * 15 / 16)
+        assert row["algorithm"] and 0 <= row["contention_loss"] < 1
+
+
+def test_a_large_all_reduce_takes_what_the_links_take():
+    # KangaRing there and back: 31 of 32 shares over four links of 128 GB/s, and 2 x 31 x 2 us
+    (row,) = collective("allr", "--machine", "trn2", "--ranks", 16, "-b", "1G")["rows"]
+    assert row["algorithm"] == "kanga"
+    seconds = 2 * (1 << 30) * 31 / 32 / 512e9 + 2 * 31 * 2e-6
+    assert row["time_us"] == pytest.approx(seconds * 1e6, rel=1e-6)
+    assert row["contention_loss"] == pytest.approx(0, abs=1e-9)
+
+
+def test_transfers_of_an_all_to_all_contend_for_links():
+    (row,) = collective("alltoall", "--machine", "trn2", "--ranks", 16, "-b", "64M")["rows"]
+    assert row["contention_loss"] > 0.5
+
+
+def test_the_answer_changes_with_everything_that_it_depends_on():
+    def time_us(*arguments):
+        return collective(*arguments)["rows"][0]["time_us"]
+
+    base = ["all_gather", "--machine", "trn2-ultra", "--ranks", 64, "-b", "64M"]
+    times = [
+        time_us(*base),
+        time_us(*base, "--algorithm", "axis_rings"),
+        time_us(*base, "--set", "scale_up.bandwidth_z=32GB/s"),
+        time_us("all_gather", "--machine", "trn2-ultra", "--ranks", 32, "-b", "64M"),
+        time_us("all_gather", "--machine", "trn2-ultra", "--ranks", 64, "-b", "128M"),
+        time_us("all_gather", "--machine", "h100-efa", "--ranks", 64, "-b", "64M"),
+    ]
+    assert len(set(times)) == len(times)
+
+
+@pytest.mark.parametrize("op", ["broadcast", "reduce"])
+@pytest.mark.parametrize(
+    ("machine", "ranks"),
+    [("trn2", 16), ("trn2", 6), ("trn2-ultra", 64), ("rainier", 192), ("h100", 8),
+     ("h100-efa", 24)],
+)  # fmt: skip
+def test_a_broadcast_is_never_slower_than_an_all_reduce(op, machine, ranks):
+    sweep = ["--machine", machine, "--ranks", ranks, "-b", "1", "-e", "1G", "-f", "4"]
+    one, all_of_them = collective(op, *sweep)["rows"], collective("all_reduce", *sweep)["rows"]
+    for faster, slower in zip(one, all_of_them, strict=True):
+        assert faster["time_us"] <= slower["time_us"], (faster, slower)
+
+
+def test_400_000_ranks_reduce_in_seconds():
+    (row,) = collective("all_reduce", "--machine", "rainier", "--ranks", 400_000, "-b", "1M")[
+        "rows"
+    ]
+    assert row["algorithm"].startswith("hierarchical_")
+    assert 26 * 15 < row["time_us"] < 1000  # 2 x 13 steps of 15 us, where a flat ring takes minutes
+
+
+def test_in_a_pipe_the_table_is_plain():
+    done = trnsim("collective", "all_reduce", "--ranks", 16, "-b", "8", "-e", "32")
+    assert done.returncode == 0, done.stderr
+    title, header, *rows, mean = done.stdout.splitlines()
+    assert title == "# all_reduce on trn2: 16 ranks on 16 chips"
+    assert header.split()[:6] == [
+        "size(B)", "count(elems)", "type", "time(us)", "algbw(GB/s)", "busbw(GB/s)"
+    ]  # fmt: skip
+    assert [row.split()[0] for row in rows] == ["8", "16", "32"]
+    assert mean.startswith("Avg bus bandwidth: ")
+
+
+@pytest.mark.parametrize(
+    ("arguments", "said"),
+    [
+        (["all_rduce", "--ranks", 16], "there is no collective 'all_rduce'"),
+        (["all_reduce", "--ranks", 1], "a collective of 1 rank moves nothing"),
+        (["all_reduce", "--ranks", 17], "17"),
+        (["all_reduce", "--ranks", 16, "-b", "1Q"], "'1Q' is no size"),
+        (["all_reduce", "--ranks", 16, "-b", "0"], "'0' is no size"),
+        (["all_reduce", "--ranks", 16, "-b", "2M", "-e", "1M"], "-b 2M is more than -e 1M"),
+        (["all_reduce", "--ranks", 16, "--algorithm", "nvls"], "use one of mesh, rdh, kanga"),
+        (["gather", "--ranks", 16, "--algorithm", "ring"], "has one algorithm only"),
+        (["all_reduce", "--ranks", 16, "--machine", "trn9"], "trn9"),
+        (["all_reduce"], "ranks"),
+    ],
+)
+def test_a_wrong_request_is_one_line(arguments, said):
+    done = trnsim("collective", *arguments)
+    assert done.returncode == 2
+    assert done.stdout == ""
+    assert done.stderr.startswith("trnsim: ") and done.stderr.count("\n") == 1, done.stderr
+    assert said in done.stderr
+
+
+def test_python_returns_an_object():
+    done = python("""
+        import trnsim
+        done = trnsim.collective("allg", "trn2", ranks=16, sizes=[1 << 20, 1 << 26])
+        assert [row.size_bytes for row in done.rows] == [1 << 20, 1 << 26]
+        assert done.op == "all_gather" and done.chips == 16
+        assert "busbw" in str(done)
+        try:
+            trnsim.collective("all_gather", "trn2", ranks=16, sizes=[])
+        except trnsim.TrnSimError as error:
+            assert "at least one" in str(error)
+        else:
+            raise AssertionError("no sizes were taken")
+    """)
+    assert done.returncode == 0, done.stderr

@@ -1,0 +1,92 @@
+# SPDX-License-Identifier: Apache-2.0
+# SPDX-FileCopyrightText: The trnsim authors
+"""`trnsim collective`: one collective alone on a machine, in the columns of nccom-test."""
+
+from __future__ import annotations
+
+import re
+from typing import Annotated
+
+import typer
+
+from trnsim.cli import options, output
+from trnsim.errors import WorkloadError
+
+DEFAULT = "32M"  # of nccom-test
+
+
+def add_to(app: typer.Typer) -> None:
+    """Adds the verb."""
+    app.command(
+        name="collective",
+        epilog="Example: trnsim collective all_reduce --machine trn2-ultra --ranks 64 -b 1K -e 1G",
+    )(collective)
+
+
+def collective(
+    op: Annotated[
+        str,
+        typer.Argument(
+            metavar="OP",
+            help="all_reduce, all_gather, reduce_scatter, broadcast, reduce, gather, scatter or "
+            "all_to_all.",
+        ),
+    ],
+    ranks: Annotated[int, typer.Option("--ranks", "-r", metavar="N", help="Ranks that take part.")],
+    machine: options.Machine = "trn2",
+    ranks_per_chip: options.RanksPerChip = None,
+    first: Annotated[
+        str, typer.Option("-b", "--minbytes", metavar="SIZE", help="First size: 8, 64K, 1M, 1G.")
+    ] = "",
+    last: Annotated[str, typer.Option("-e", "--maxbytes", metavar="SIZE", help="Last size.")] = "",
+    factor: Annotated[
+        int, typer.Option("-f", "--stepfactor", metavar="N", min=2, help="From size to size.")
+    ] = 2,
+    algorithm: Annotated[
+        str,
+        typer.Option(metavar="A", help="Force an algorithm; one that does not suit lists those."),
+    ] = "",
+    overrides: options.Overrides = None,
+    as_json: options.Json = False,
+) -> None:
+    """Simulate a collective on an idle machine: time and bandwidth by size.
+
+    The last column is the share of the time that transfers of the call lose to one another on the
+    links that they share.
+    """
+    import trnsim
+    from trnsim.project.collective import HEADER, cells_of
+
+    sizes = _sizes(first or last or DEFAULT, last or first or DEFAULT, factor)
+    done = trnsim.collective(
+        op, machine, sizes=sizes, ranks=ranks, ranks_per_chip=ranks_per_chip, algorithm=algorithm,
+        overrides=overrides or [],
+    )  # fmt: skip
+    if as_json:
+        from dataclasses import asdict
+
+        output.JsonOutput().write(asdict(done))
+        return
+    typer.echo(f"# {done.op} on {done.machine}: {done.ranks} ranks on {done.chips} chips")
+    output.print_table(list(HEADER), cells_of(done), right=range(6))
+    typer.echo(f"Avg bus bandwidth: {done.mean_busbw_GBps:.4f} GB/s")
+
+
+def _sizes(first: str, last: str, factor: int) -> list[int]:
+    size, end = parse_size(first), parse_size(last)
+    if size > end:
+        raise WorkloadError(f"-b {first} is more than -e {last}: give the smaller one first")
+    sizes = []
+    while size <= end:
+        sizes.append(size)
+        size *= factor
+    return sizes
+
+
+def parse_size(text: str) -> int:
+    """Bytes of "8", "64K", "1M", "1G", "1MB": powers of 1024, as nccl-tests has them."""
+    match = re.fullmatch(r"(\d+)([kmgt]?)b?", text.strip().lower())
+    size = int(match[1]) << (10 * " kmgt".index(match[2] or " ")) if match else 0
+    if not 1 <= size < 1 << 53:
+        raise WorkloadError(f"'{text}' is no size: write 1 byte or more as 8, 64K, 1M or 1G")
+    return size

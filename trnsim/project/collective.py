@@ -1,0 +1,125 @@
+# SPDX-License-Identifier: Apache-2.0
+# SPDX-FileCopyrightText: The trnsim authors
+"""One collective on an idle machine, as nccom-test and nccl-tests measure them."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any
+
+from trnsim.errors import WorkloadError
+
+if TYPE_CHECKING:
+    from trnsim import _core
+
+
+@dataclass(frozen=True)
+class CollectiveRow:
+    """One size.
+
+    Attributes:
+        size_bytes: of the buffer: all_gather and gather count the whole result, reduce_scatter,
+            scatter and all_to_all the whole input of a rank, as nccl-tests does.
+        time_us: from the last arrival to the end.
+        algbw_GBps, busbw_GBps: size over time, and times the factor of nccl-tests (1 GB = 1e9 B).
+        algorithm: what was chosen, or forced.
+        contention_loss: the share of the time that would not be there if every transfer had its
+            links for itself.
+    """
+
+    size_bytes: int
+    time_us: float
+    algbw_GBps: float
+    busbw_GBps: float
+    algorithm: str
+    contention_loss: float
+
+
+@dataclass(frozen=True)
+class Collective:
+    """A collective over all ranks of a job, at one or more sizes."""
+
+    machine: str
+    op: str
+    ranks: int
+    chips: int
+    rows: tuple[CollectiveRow, ...]
+
+    @property
+    def mean_busbw_GBps(self) -> float:
+        """Mean of the rows' bus bandwidths."""
+        return sum(row.busbw_GBps for row in self.rows) / len(self.rows)
+
+    def __str__(self) -> str:
+        return "\n".join(["  ".join(HEADER), *("  ".join(cells) for cells in cells_of(self))])
+
+
+HEADER = (
+    "size(B)", "count(elems)", "type", "time(us)", "algbw(GB/s)", "busbw(GB/s)", "algorithm",
+    "lost to contention",
+)  # fmt: skip
+
+
+def cells_of(done: Collective) -> list[list[str]]:
+    """The rows as text under HEADER; elements are bytes, as in nccom-test when no type is given."""
+    return [
+        [
+            str(row.size_bytes), str(row.size_bytes), "uint8", f"{row.time_us:.2f}",
+            f"{row.algbw_GBps:.2f}", f"{row.busbw_GBps:.2f}", row.algorithm,
+            f"{100 * row.contention_loss:.1f} %",
+        ]
+        for row in done.rows
+    ]  # fmt: skip
+
+
+def collective(
+    op: str,
+    machine: str | _core.Machine = "trn2",
+    *,
+    sizes: Iterable[int] = (32 << 20,),
+    chips: int | None = None,
+    ranks: int | None = None,
+    ranks_per_chip: int | None = None,
+    algorithm: str = "",
+    overrides: Iterable[str] | Mapping[str, Any] = (),
+) -> Collective:
+    """Simulates one collective over all ranks of a machine, alone, at each size.
+
+    Args:
+        op: "all_reduce", "all_gather", "reduce_scatter", "broadcast", "reduce", "gather",
+            "scatter" or "all_to_all", or nccom-test's "allr", "allg", "redsct".
+        machine: a preset's name, the path of a machine file, or a Machine.
+        sizes: bytes, as CollectiveRow.size_bytes.
+        chips, ranks, ranks_per_chip: size of the job.
+        algorithm: forces one; "" chooses by size, as the machine's library does.
+        overrides: figures of the machine to change, as "key=value" or a mapping.
+
+    Raises:
+        MachineError: an unknown machine, or counts that it cannot hold.
+        LowerError: an unknown op, or an algorithm that does not suit (the message lists those that
+            do), or a single rank.
+    """
+    from trnsim import _core
+    from trnsim.job import make_job
+
+    asked = list(sizes)
+    if not asked or min(asked) < 1:
+        raise WorkloadError("a collective needs sizes of 1 byte or more: give at least one")
+    name = _core.collective_name(op)
+    job = make_job(
+        machine, chips=chips, ranks=ranks, ranks_per_chip=ranks_per_chip, overrides=overrides
+    )
+    runs = _core.run_collective(name, asked, job.machine, job.placement, algorithm)
+    numerator, denominator = _core.bus_factor(name, job.placement.ranks)
+    rows = tuple(_row(run, numerator / denominator) for run in runs)
+    place = job.placement
+    return Collective(job.machine.name, name, place.ranks, place.chips, rows)
+
+
+def _row(run: _core.CollectiveRun, bus_factor: float) -> CollectiveRow:
+    algbw = 1000 * run.bytes / run.time_ps  # bytes per ps = 1000 GB/s
+    loss = 1 - run.uncontended_ps / run.time_ps
+    return CollectiveRow(
+        run.bytes, run.time_ps / 1e6, algbw, algbw * bus_factor, run.algorithm, loss
+    )
