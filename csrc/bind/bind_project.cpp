@@ -110,6 +110,16 @@ void bind_projection(py::module_& module) {
       .def_readonly("fallback_ops", &Projection::fallback_ops)
       .def_property_readonly("guesses", guesses_of, "(name, value, effect) of each.")
       .def_readonly("overrides", &Projection::overrides)
+      .def_readonly("faults", &Projection::faults)
+      .def_property_readonly("healthy_step_ps",
+                             [](const Projection& p) {
+                               return p.healthy ? std::optional(p.healthy->step_ps) : std::nullopt;
+                             })
+      .def_property_readonly("healthy_breakdown",
+                             [](const Projection& p) {
+                               return p.healthy ? std::optional(p.healthy->breakdown)
+                                                : std::nullopt;
+                             })
       .def_property_readonly("timeline_hash",
                              [](const Projection& p) { return hex16(p.timeline_hash); })
       .def_property_readonly("workload_hash",
@@ -121,7 +131,9 @@ std::shared_ptr<Run> run_project(std::shared_ptr<workload::Workload> workload,
                                  const machine::Machine& machine,
                                  const machine::Placement& placement, int64_t step,
                                  int64_t tokens_per_step, int64_t top, bool advise, bool interval,
-                                 bool fold, std::shared_ptr<Progress> progress) {
+                                 bool fold, const std::vector<std::string>& slow_chips,
+                                 const std::vector<std::string>& faults,
+                                 std::shared_ptr<Progress> progress) {
   ProjectOptions options;
   options.placement = placement;
   options.step = step;
@@ -130,6 +142,12 @@ std::shared_ptr<Run> run_project(std::shared_ptr<workload::Workload> workload,
   options.advise = advise;
   options.interval = interval;
   options.fold = fold;
+  for (const std::string& text : slow_chips) {
+    options.scenario.chips.push_back(project::parse_slow_chip(text));
+  }
+  for (const std::string& text : faults) {
+    options.scenario.links.push_back(project::parse_fault(text));
+  }
   options.progress = std::move(progress);
   return std::make_shared<Run>(project::project_step(std::move(workload), machine, options));
 }
@@ -176,8 +194,8 @@ void bind_project(py::module_& module) {
       .def("task_columns", task_columns, py::arg("ranks"));
   module.def("project_step", run_project, py::arg("workload"), py::arg("machine"),
              py::arg("placement"), py::arg("step"), py::arg("tokens_per_step"), py::arg("top"),
-             py::arg("advise"), py::arg("interval"), py::arg("fold"), py::arg("progress"),
-             py::call_guard<py::gil_scoped_release>());
+             py::arg("advise"), py::arg("interval"), py::arg("fold"), py::arg("slow_chips"),
+             py::arg("faults"), py::arg("progress"), py::call_guard<py::gil_scoped_release>());
   module.def("input_group_of", &project::input_group_of, py::arg("key"));
   module.def("estimate_trace_bytes", &report::estimate_trace_bytes, py::arg("run"),
              py::arg("ranks"));

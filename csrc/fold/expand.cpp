@@ -109,6 +109,21 @@ void Tracer::trace_ring(bool both, const std::vector<int32_t>& members) {
   }
 }
 
+// The link, or the way around it where it is dead.
+void Tracer::count_neighbour(int32_t link) {
+  const machine::Topology& topology = geometry_.topology;
+  if (topology.faults().empty() || topology.link(link).rate > 0) {
+    count(link);
+    hops_ = std::max<int64_t>(hops_, 1);
+    return;
+  }
+  const machine::Link dead = topology.link(link);
+  std::vector<int32_t> around;
+  topology.route(dead.from_node, dead.to_node, around);
+  for (const int32_t other : around) count(other);
+  hops_ = std::max<int64_t>(hops_, int64_t(around.size()));
+}
+
 // A link's load does not grow with ranks per chip.
 void Tracer::trace_spread(uint8_t axes_mask, const std::vector<int32_t>& members) {
   std::vector<int32_t> chips;
@@ -119,8 +134,7 @@ void Tracer::trace_spread(uint8_t axes_mask, const std::vector<int32_t>& members
     for (int8_t axis = 0; axis < 8; ++axis) {
       if (((axes_mask >> axis) & 1) == 0) continue;
       for (const int32_t link : geometry_.topology.links_from(chip, machine::Tier(axis))) {
-        count(link);
-        hops_ = std::max<int64_t>(hops_, 1);
+        count_neighbour(link);
       }
     }
   }

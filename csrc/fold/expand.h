@@ -62,6 +62,7 @@ class Tracer {
   void trace_ring(bool both, const std::vector<int32_t>& members);
   void trace_trees(bool up, const std::vector<int32_t>& members);
   void trace_axis_rings(int8_t axis, const std::vector<int32_t>& members);
+  void count_neighbour(int32_t link);
   void trace_spread(uint8_t axes_mask, const std::vector<int32_t>& members);
   Footprint trace_message(int32_t from_rank, int32_t to_rank);
   Footprint finish();

@@ -38,6 +38,7 @@ Case make_case(std::shared_ptr<const workload::Workload> workload, const Project
   result.used_ranks = is_distributed ? result.placement.ranks : 1;
   result.step = workload::choose_step(workload::find_steps(of), options.step);
   result.fold = options.fold;
+  result.scenario = options.scenario;
   return result;
 }
 
@@ -59,6 +60,7 @@ int64_t outside_step_ps(const Case& of, const machine::Machine& machine) {
   alone.step = {0, int64_t(rest->records.size()), 0, false, false};
   alone.workload = std::move(rest);
   alone.used_ranks = 1;
+  alone.scenario = {};
   return simulate_case(alone, machine).timeline->makespan_ps;
 }
 
@@ -124,6 +126,12 @@ void add_guesses(const Case& of, const machine::Machine& machine, const lower::P
                            "the script read values that phantom mode does not know; they were "
                            "answered by policy"});
   }
+  if (!conditions_of(of.scenario).faults.empty()) {
+    add_guess(projection, {"faults",
+                           "collectives keep their algorithms; what crossed a dead link "
+                           "goes around it",
+                           "the library may build other rings"});
+  }
   for (const std::string& note : workload.notes) add_guess(projection, {"capture", note, ""});
   for (const std::string& override : projection.overrides) {
     add_guess(projection, {"--set", override, "a figure of the machine, by hand"});
@@ -183,6 +191,18 @@ void add_step_shapes(const Case& of, const machine::Machine& machine, Projection
                              std::to_string(100 * not_slower / total) + " by time"});
 }
 
+// The same step with nothing slow or dead.
+void add_healthy(const Case& of, const machine::Machine& machine, Projection& projection) {
+  if (of.scenario.is_healthy()) return;
+  projection.faults = describe(of.scenario);
+  Case healthy = of;
+  healthy.scenario = {};
+  const Simulated simulated = simulate_case(healthy, machine);
+  const Sweep sweep(*simulated.timeline);
+  projection.healthy = {simulated.timeline->makespan_ps,
+                        share_step(*simulated.timeline, sweep).breakdown};
+}
+
 // The interval and the advice, as one batch of simulations.
 void add_variants(const Case& of, const machine::Machine& machine, const ProjectOptions& options,
                   Projection& projection) {
@@ -239,6 +259,7 @@ Run project_step(std::shared_ptr<const workload::Workload> workload,
   add_cost(machine, projection);
   add_memory(*of.workload, machine, of.placement.ranks_per_chip, projection);
   projection.outside_step_ps = outside_step_ps(of, machine);
+  add_healthy(of, machine, projection);
   add_variants(of, machine, options, projection);
   return run;
 }

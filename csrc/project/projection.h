@@ -16,6 +16,7 @@
 
 #include "fold/cohorts.h"
 #include "lower/program.h"
+#include "project/scenario.h"
 #include "simulate/timeline.h"
 #include "workload/workload.h"
 
@@ -79,6 +80,12 @@ struct Projection {
   std::vector<Fallback> fallback_ops;
   std::vector<lower::Guess> guesses;
   std::vector<std::string> overrides;  // figures of the machine whose source is "--set"
+  std::vector<std::string> faults;     // what is slow or dead, in words
+  struct Healthy {                     // the step without the faults
+    int64_t step_ps = 0;
+    Breakdown breakdown;
+  };
+  std::optional<Healthy> healthy;  // where there are faults
   uint64_t timeline_hash = 0, workload_hash = 0, seed = 0;
 };
 
@@ -94,6 +101,7 @@ struct ProjectOptions {
   int64_t top = 10;
   bool advise = true, interval = true;
   bool fold = true;  // simulate one rank of each class; the same result either way
+  Scenario scenario;
   std::shared_ptr<Progress> progress;  // or null
 };
 

@@ -29,9 +29,10 @@ Simulated simulate_case(const Case& of, const machine::Machine& machine) {
   Simulated result;
   result.program = std::make_shared<const lower::Program>(
       lower::lower_step(*of.workload, of.step, machine, of.placement, {}));
-  const auto topology = machine::make_topology(machine, of.placement.chips);
-  const fold::Job job =
-      fold::one_role(result.program, machine, *topology, of.placement, of.used_ranks);
+  const auto topology =
+      machine::make_topology(machine, of.placement.chips, conditions_of(of.scenario));
+  fold::Job job = fold::one_role(result.program, machine, *topology, of.placement, of.used_ranks);
+  add_scenario(of.scenario, job);
   simulate::Timeline timeline;
   if (of.fold) {
     result.cohorts = fold::make_cohorts(job);

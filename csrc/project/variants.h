@@ -11,6 +11,7 @@
 
 #include "fold/cohorts.h"
 #include "project/projection.h"
+#include "project/scenario.h"
 
 namespace trnsim::project {
 
@@ -21,6 +22,7 @@ struct Case {
   machine::Placement placement;
   int64_t used_ranks = 1;
   bool fold = true;
+  Scenario scenario = {};
 };
 
 struct Simulated {

@@ -127,6 +127,22 @@ def test_out_leaves_a_run_file_that_projects_to_the_same(tmp_path):
     assert not json.loads(other.stdout)["overrides"]
 
 
+def test_faults_are_reported_and_kept_in_the_run_file(tmp_path):
+    script, out = write(tmp_path, TRAIN), tmp_path / "out"
+    done = trnsim("run", "--slow-chip", "0=1000", "--out", out, "--json", script)
+    assert done.returncode == 0, done.stderr
+    document = json.loads(done.stdout)
+    assert document["faults"]["what"] == ["chip 0 computes 1000 times as long"]
+    assert document["faults"]["step_time_s_without"] < document["step_time_s"]
+    again = json.loads(trnsim("project", "--json", out / "train.trnsim").stdout)
+    assert again["faults"] == document["faults"]
+    anew = json.loads(trnsim("project", "--machine", "trn2", "--json", out / "train.trnsim").stdout)
+    assert anew["faults"] is None
+    assert anew["step_time_s"] == document["faults"]["step_time_s_without"]
+    wrong = trnsim("project", "--fault", "x+ 0>1", out / "train.trnsim")
+    assert wrong.returncode == 2 and len(wrong.stderr.strip().splitlines()) == 1
+
+
 def test_what_project_is_not_told_is_as_in_the_run(tmp_path):
     script, out = write(tmp_path, TRAIN), tmp_path / "out"
     options = ["--step", 0, "--tokens-per-step", 1000, "--chips", 2, "--ranks-per-chip", 4]

@@ -46,6 +46,23 @@ NoFold = Annotated[
     bool,
     typer.Option("--no-fold", help="Simulate every rank, alike or not; the same result, slower."),
 ]
+SlowChips = Annotated[
+    list[str] | None,
+    typer.Option(
+        "--slow-chip",
+        metavar="CHIP=FACTOR[@TIME]",
+        help="A chip that computes FACTOR times as long, from TIME on (17=1.25@3ms); repeatable.",
+    ),
+]
+Faults = Annotated[
+    list[str] | None,
+    typer.Option(
+        "--fault",
+        metavar="LINK=SHARE[@TIME]",
+        help="A link, or the links of a node, with SHARE of its bandwidth left, from TIME on "
+        "('x+ 0>1=0', 'nic up 5=0.5@10ms', 'chip 5=0'); repeatable.",
+    ),
+]
 Out = Annotated[
     Path | None,
     typer.Option(

@@ -54,13 +54,15 @@ def project(
     overrides: options.Overrides = None,
     tokens_per_step: options.TokensPerStep = None,
     no_fold: options.NoFold = False,
+    slow_chips: options.SlowChips = None,
+    faults: options.Faults = None,
     out: options.Out = None,
     as_json: options.Json = False,
 ) -> None:
     """Project a run file without running its script.
 
     What is not given is as in the run that wrote the file. --machine begins anew: figures that the
-    run changed by --set, and its ranks per chip, are left out.
+    run changed by --set, its ranks per chip, slow chips and faults are left out.
     """
     import trnsim
     from trnsim.workload import load_run
@@ -84,6 +86,8 @@ def project(
         ),
         top=top,
         fold=not no_fold,
+        slow_chips=slow_chips or (saved.get("slow_chips", []) if machine is None else []),
+        faults=faults or (saved.get("faults", []) if machine is None else []),
     )
     if out is not None:
         projection.write(out, run.stem, loaded.manifest["command"])

@@ -52,6 +52,8 @@ def run(
         bool, typer.Option("--no-oom", help="Report too little memory instead of raising.")
     ] = False,
     no_fold: options.NoFold = False,
+    slow_chips: options.SlowChips = None,
+    faults: options.Faults = None,
     out: options.Out = None,
     as_json: options.Json = False,
 ) -> None:
@@ -74,7 +76,16 @@ def run(
     if captured.exit_code != 0:
         _explain(captured)
         raise typer.Exit(captured.exit_code)
-    projection = _project(captured.workload, job, step, top, tokens_per_step, not no_fold)
+    projection = _project(
+        captured.workload,
+        job,
+        step=step,
+        top=top,
+        tokens_per_step=tokens_per_step,
+        fold=not no_fold,
+        slow_chips=slow_chips or [],
+        faults=faults or [],
+    )
     if out is not None:
         name = script.rpartition(".")[2] if is_module else Path(script).stem
         command = [*(["-m"] if is_module else []), script, *(arguments or [])]
@@ -122,14 +133,7 @@ def _explain(captured: Any) -> None:
         )
 
 
-def _project(
-    workload: Any,
-    job: Job,
-    step: int | None,
-    top: int,
-    tokens_per_step: int | None,
-    fold: bool,
-) -> Any:
+def _project(workload: Any, job: Job, **asked: Any) -> Any:
     import trnsim
 
     place = job.placement
@@ -138,8 +142,5 @@ def _project(
         job.machine,
         chips=place.chips,
         ranks_per_chip=place.ranks_per_chip,
-        step=step,
-        top=top,
-        tokens_per_step=tokens_per_step,
-        fold=fold,
+        **asked,
     )

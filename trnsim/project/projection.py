@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
     from trnsim import _core
+    from trnsim.job import Job
 
 
 class Projection:
@@ -23,12 +24,11 @@ class Projection:
         run: everything that a report needs; for the writers of trnsim.report.
     """
 
-    def __init__(
-        self, run: _core.Run, *, step: int | None = None, tokens_per_step: int | None = None
-    ) -> None:
+    def __init__(self, run: _core.Run, asked: Mapping[str, Any]) -> None:
+        """asked: options of `project` that a run file keeps, for who projects it again."""
         self.run = run
         self.figures = run.projection
-        self._asked = {"step": step, "tokens_per_step": tokens_per_step}
+        self._asked = dict(asked)
 
     @property
     def machine(self) -> _core.Machine:
@@ -68,8 +68,15 @@ class Projection:
     @property
     def breakdown_ps(self) -> dict[str, int]:
         """Where the step goes, mean over ranks; sums to step_ps."""
-        names = ("compute", "exposed_communication", "bubble", "host", "stall")
-        return {name: getattr(self.figures.breakdown, f"{name}_ps") for name in names}
+        return _parts(self.figures.breakdown)
+
+    @property
+    def slowdown_ps(self) -> dict[str, int] | None:
+        """What the faults add to the parts of the step, mean over ranks; None without faults."""
+        without = self.figures.healthy_breakdown
+        if without is None:
+            return None
+        return {name: ps - _parts(without)[name] for name, ps in self.breakdown_ps.items()}
 
     @property
     def breakdown_s(self) -> dict[str, float]:
@@ -147,6 +154,11 @@ class Projection:
         return to_html(self)
 
 
+def _parts(breakdown: _core.Breakdown) -> dict[str, int]:
+    names = ("compute", "exposed_communication", "bubble", "host", "stall")
+    return {name: getattr(breakdown, f"{name}_ps") for name in names}
+
+
 def _found_from_anywhere(machine: str) -> str:
     """A machine file by its absolute path; a preset by its name."""
     return os.path.abspath(os.path.expanduser(machine)) if machine.endswith(".toml") else machine
@@ -166,6 +178,8 @@ def project(
     advise: bool = True,
     interval: bool = True,
     fold: bool = True,
+    slow_chips: Iterable[str] = (),
+    faults: Iterable[str] = (),
 ) -> Projection:
     """Projects the measured step of `workload` on `machine`. Nothing is run but the simulator.
 
@@ -183,9 +197,15 @@ def project(
         interval: simulate the step again with the machine's figures at their bounds.
         fold: simulate ranks that behave the same as one; False simulates each, with the same
             result.
+        slow_chips: "17=1.25" for chip 17 computing 1.25 times as long, "17=1.25@3ms" for doing so
+            from 3 ms on.
+        faults: "x+ 0>1=0" for a dead link, "nic up 5=0.5@10ms" for half of its bandwidth from
+            10 ms on; "chip 5" or "tor 3" stand for all links of a node. Links that are dead from
+            the start are routed around. The step without them is projected too.
 
     Raises:
-        MachineError: an unknown machine, contradictory counts, or counts that it cannot hold.
+        MachineError: an unknown machine, contradictory counts, or counts that it cannot hold; a
+            link that it does not have, or faults that cut it apart.
         WorkloadError: no such run file, no step to measure, no such step, or a negative count.
         ProjectError: the script ran as another number of ranks than the chips hold.
         LowerError, SimulateError: the step cannot be run on this machine.
@@ -193,7 +213,6 @@ def project(
     from trnsim import _core
     from trnsim import workload as workloads
     from trnsim.job import check_asked, make_job
-    from trnsim.project.progress import watch
 
     check_asked(step=step, tokens_per_step=tokens_per_step, top=top)
     if not isinstance(workload, _core.Workload):
@@ -205,18 +224,27 @@ def project(
     job = make_job(
         machine, chips=chips, ranks=ranks, ranks_per_chip=ranks_per_chip, overrides=overrides
     )
+    asked = {
+        "step": step, "tokens_per_step": tokens_per_step, "slow_chips": list(slow_chips),
+        "faults": list(faults),
+    }  # fmt: skip
+    return _project(workload, job, asked, top=top, advise=advise, interval=interval, fold=fold)
+
+
+def _project(
+    workload: _core.Workload, job: Job, asked: Mapping[str, Any], **options: Any
+) -> Projection:
+    from trnsim import _core
+    from trnsim.project.progress import watch
+
     counter = _core.ProjectProgress()
+    counts = {k: -1 if asked[k] is None else asked[k] for k in ("step", "tokens_per_step")}
     with watch(counter, "simulating"):
         run = _core.project_step(
             workload,
             job.machine,
             placement=job.placement,
-            step=-1 if step is None else step,
-            tokens_per_step=-1 if tokens_per_step is None else tokens_per_step,
-            top=top,
-            advise=advise,
-            interval=interval,
-            fold=fold,
             progress=counter,
+            **{**asked, **counts, **options},
         )
-    return Projection(run, step=step, tokens_per_step=tokens_per_step)
+    return Projection(run, asked)

@@ -75,6 +75,7 @@ def to_json(projection: Projection) -> dict[str, Any]:
         ],
         "untranslated": [],
         "overrides": list(p.overrides),
+        "faults": _faults(projection),
         "timeline_hash": p.timeline_hash,
         "workload_hash": p.workload_hash,
         "machine_hash": projection.machine.hash,
@@ -82,6 +83,17 @@ def to_json(projection: Projection) -> dict[str, Any]:
         "version": trnsim.__version__,
     }
     return _finite(document)
+
+
+def _faults(projection: Projection) -> dict[str, Any] | None:
+    p, added_ps = projection.figures, projection.slowdown_ps
+    if added_ps is None:
+        return None
+    return {
+        "what": list(p.faults),
+        "step_time_s_without": p.healthy_step_ps / 1e12,
+        "added_s": {name: time_ps / 1e12 for name, time_ps in added_ps.items()},
+    }
 
 
 def _share(time_ps: int, step_ps: int) -> float:

@@ -61,6 +61,7 @@ def summary(projection: Projection) -> list[tuple[str, str]]:
         rows.append(
             ("  interval", f"{words.duration(low)} to {words.duration(high)}, {p.interval_basis}")
         )
+    rows += _against_healthy(projection)
     rows.append(("limited by", f"{p.bottleneck}, {words.percent(p.bottleneck_share)} of the step"))
     rows.append(("MFU", _mfu(p)))
     rows.append(("model FLOPs", f"{words.count(p.model_flops, 'FLOP')} a step, all ranks"))
@@ -84,6 +85,25 @@ def summary(projection: Projection) -> list[tuple[str, str]]:
             )
         )
     return rows
+
+
+def _against_healthy(projection: Projection) -> list[tuple[str, str]]:
+    """What is slow or dead, and what the step loses by it."""
+    p, added_ps = projection.figures, projection.slowdown_ps
+    if added_ps is None:
+        return []
+    gain = p.step_ps - p.healthy_step_ps
+    share = gain / p.healthy_step_ps if p.healthy_step_ps else 0.0
+    parts = sorted(added_ps.items(), key=lambda part: -abs(part[1]))
+    why = ", ".join(
+        f"{name.replace('_', ' ')} {words.change(time_ps / 1e12)}"
+        for name, time_ps in parts
+        if time_ps
+    )
+    lost = f"{words.change(gain / 1e12)} ({100 * share:+.2f} %)"
+    rows = [("  with", fault) for fault in p.faults]
+    without = f"{words.duration(p.healthy_step_ps / 1e12)}, {lost}"
+    return [*rows, ("  without", f"{without}: {why}" if why else without)]
 
 
 def title(projection: Projection) -> str:

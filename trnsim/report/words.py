@@ -39,6 +39,11 @@ def duration(seconds: float) -> str:
     return "0 s"
 
 
+def change(seconds: float) -> str:
+    """A difference of times, with its sign."""
+    return ("-" if seconds < 0 else "+") + duration(abs(seconds))
+
+
 def count(value: float, unit: str = "") -> str:
     """1234567 -> "1.23 M"; whole numbers below a thousand as they are."""
     if abs(value) < 1000 and value == int(value):

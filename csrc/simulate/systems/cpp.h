@@ -4,6 +4,9 @@
 // What follows is compiled for Thrust's CPP system: one thread.
 #pragma once
 
+// Thrust's types have one name on every system: without a namespace of its own, the linker would
+// take one system's for all.
+#define THRUST_CUB_WRAPPED_NAMESPACE trnsim_thrust_cpp
 #define THRUST_HOST_SYSTEM THRUST_HOST_SYSTEM_CPP
 #define THRUST_DEVICE_SYSTEM THRUST_DEVICE_SYSTEM_CPP
 #define TRNSIM_BULK_TARGET bulk_cpp

@@ -12,6 +12,8 @@
 
 namespace trnsim::simulate::TRNSIM_BULK_TARGET {
 
+namespace thrust = THRUST_NS_QUALIFIER;
+
 #if THRUST_DEVICE_SYSTEM == THRUST_DEVICE_SYSTEM_CUDA
 inline constexpr bool kHostMemory = false;
 #else

@@ -1,0 +1,49 @@
+// SPDX-License-Identifier: Apache-2.0
+// SPDX-FileCopyrightText: The trnsim authors
+//
+// Scenario: what is not as it should be in a run. Chips that compute slower, links that are slow or
+// dead, from the start or from a time on. Links that are dead from the start are routed around; one
+// that dies later keeps what is on it, and a run that waits for it ends with its name.
+#pragma once
+
+#include <string>
+#include <vector>
+
+#include "fold/job.h"
+
+namespace trnsim::project {
+
+struct ChipFault {
+  int64_t chip = 0;
+  int32_t factor = 1 << 16;  // computing takes factor / 2^16 times as long
+  int64_t time_ps = 0;       // from then on
+};
+
+struct TimedLinkFault {
+  machine::LinkFault fault;
+  int64_t time_ps = 0;
+};
+
+struct Scenario {
+  std::vector<ChipFault> chips;
+  std::vector<TimedLinkFault> links;
+  bool is_healthy() const { return chips.empty() && links.empty(); }
+};
+
+// "17=1.25" or "17=1.25@3ms": chip 17 computes 1.25 times as long, from 3 ms on. "x+ 0>1=0" or
+// "nic up 5=0.5@10ms": what is left of a link's bandwidth; machine::LinkFault says what is a link.
+// Throws ProjectError.
+ChipFault parse_slow_chip(const std::string& text);
+TimedLinkFault parse_fault(const std::string& text);
+
+// What holds from the start, for the job's topology.
+machine::Conditions conditions_of(const Scenario& scenario);
+
+// Adds the chips, and the links that change later, to the job, whose topology has the conditions.
+// Throws MachineError for a link that is not there and ProjectError for a chip that no rank uses.
+void add_scenario(const Scenario& scenario, fold::Job& job);
+
+// "chip 5 computes 1.25 times as long", "x+ 0>1 is dead from 3 ms on"
+std::vector<std::string> describe(const Scenario& scenario);
+
+}  // namespace trnsim::project
