@@ -68,7 +68,7 @@ Classes classes_of(const Cohorts& cohorts) {
 
 TEST(Cohorts, FoldedIsUnfoldedToTheLastPicosecond) {
   int64_t ranks = 0, classes = 0;
-  for (uint64_t seed = 0; seed < 2000; ++seed) {
+  for (uint64_t seed = 0; seed < scenes::seeds(2000); ++seed) {
     SCOPED_TRACE("seed " + std::to_string(seed));
     const std::shared_ptr<const System> system = jobs::random_job(seed).system;
     const Cohorts cohorts = fold_system(system);
@@ -141,7 +141,7 @@ TEST(Cohorts, ChipsThatChangeInMidRunFoldWithTheirLikes) {
 }
 
 TEST(Cohorts, ARandomSystemAndItsCopyFoldIntoOne) {
-  for (uint64_t seed = 0; seed < 2000; ++seed) {
+  for (uint64_t seed = 0; seed < scenes::seeds(2000); ++seed) {
     SCOPED_TRACE("seed " + std::to_string(seed));
     const auto single = scenes::random_system(seed), system = scenes::twice(*single);
     const Cohorts cohorts = fold_system(system);

@@ -14,6 +14,16 @@
 
 namespace trnsim::scenes {
 
+// How many random cases: a tenth in builds without optimisation or with a sanitizer, which look for
+// other things than rare cases and are ten times as slow.
+constexpr uint64_t seeds(uint64_t count) {
+#if defined(__OPTIMIZE__) && !defined(__SANITIZE_ADDRESS__) && !defined(__SANITIZE_THREAD__)
+  return count;
+#else
+  return count / 10;
+#endif
+}
+
 // Builds a Program task by task.
 class ProgramBuilder {
  public:

@@ -42,7 +42,7 @@ void expect_same(const Timeline& got, const Timeline& expected, uint64_t seed) {
 }
 
 TEST(Bulk, EqualsTheReferenceOnRandomSystems) {
-  for (uint64_t seed = 0; seed < 4000; ++seed) {
+  for (uint64_t seed = 0; seed < scenes::seeds(4000); ++seed) {
     const auto system = scenes::random_system(seed);
     const Timeline expected = simulate_step(system, reference());
     const Timeline got = simulate_step(system, bulk(Backend::cpp));
@@ -70,7 +70,7 @@ TEST(Bulk, TbbChangesNoDigit) {
 }
 
 TEST(Bulk, ReusedSlotsChangeNoDigit) {
-  for (uint64_t seed = 0; seed < 2000; ++seed) {
+  for (uint64_t seed = 0; seed < scenes::seeds(2000); ++seed) {
     const auto system = scenes::random_system(seed);
     SimulateOptions options = bulk(Backend::cpp);
     const Timeline expected = simulate_step(system, options);
@@ -91,7 +91,7 @@ TEST(Bulk, ManyRanksOfManyGroupsEqualTheReference) {
 }
 
 TEST(Bulk, FactorsThatChangeInMidRunEqualTheReference) {
-  for (uint64_t seed = 0; seed < 1000; ++seed) {
+  for (uint64_t seed = 0; seed < scenes::seeds(1000); ++seed) {
     const auto system = scenes::throttled(*scenes::random_system(seed), seed);
     const Timeline expected = simulate_step(system, reference());
     expect_same(simulate_step(system, bulk(Backend::cpp)), expected, seed);

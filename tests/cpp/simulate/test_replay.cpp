@@ -34,12 +34,13 @@ void expect_same(const std::shared_ptr<const fold::System>& system, uint64_t see
 }
 
 TEST(Replay, EqualsTheReferenceOnTilesOfManyLanes) {
-  for (uint64_t seed = 0; seed < 150; ++seed) expect_same(scenes::grown(seed, 4, 1), seed);
+  for (uint64_t seed = 0; seed < scenes::seeds(150); ++seed)
+    expect_same(scenes::grown(seed, 4, 1), seed);
 }
 
 // Durations of 2 ms and lags and starts as long: pieces that fit 32 bits, and some that do not.
 TEST(Replay, EqualsTheReferenceAtAndBeyond32Bits) {
-  for (uint64_t seed = 0; seed < 150; ++seed) {
+  for (uint64_t seed = 0; seed < scenes::seeds(150); ++seed) {
     expect_same(scenes::grown(seed, 3, seed % 2 == 0 ? 70'000 : 2'000'000), seed);
   }
 }

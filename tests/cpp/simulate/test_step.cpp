@@ -290,7 +290,7 @@ TEST(Call, OppositeOrderOnTwoStreamsRuns) {
 }
 
 TEST(Step, PrivateCallsResolvedInTheLaneChangeNothing) {
-  for (uint64_t seed = 0; seed < 2000; ++seed) {
+  for (uint64_t seed = 0; seed < scenes::seeds(2000); ++seed) {
     const auto system = scenes::random_system(seed);
     SimulateOptions options = reference_options();
     const Timeline shortcut = simulate_step(system, options);
