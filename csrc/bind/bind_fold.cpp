@@ -3,8 +3,7 @@
 #include <pybind11/stl.h>
 
 #include "bind/bind.h"
-#include "fold/cohorts.h"
-#include "fold/system.h"
+#include "fold/job.h"
 
 namespace py = pybind11;
 
@@ -54,10 +53,49 @@ void bind_parts(py::module_& module) {
       });
 }
 
+// A Program and the ranks that play it, as RankPattern writes them.
+using Roles = std::vector<std::pair<std::shared_ptr<lower::Program>, std::string>>;
+// rank, factor in 2^-16, start in ps
+using OddRanks = std::vector<std::tuple<int64_t, int32_t, int64_t>>;
+
+fold::Job make_job(const Roles& roles, const machine::Machine& machine,
+                   const machine::Topology& topology, const machine::Placement& placement,
+                   const OddRanks& odd_ranks) {
+  fold::Job job{machine, topology, placement, placement.ranks, {}};
+  for (const auto& [program, ranks] : roles) {
+    job.roles.push_back({program, workload::RankPattern::parse(ranks)});
+  }
+  for (const auto& [rank, factor, start_ps] : odd_ranks) {
+    job.odd_ranks.push_back({rank, factor, start_ps, {}});
+  }
+  return job;
+}
+
+void bind_jobs(py::module_& module) {
+  module.def(
+      "make_job_system",
+      [](const Roles& roles, const machine::Machine& machine, const machine::Topology& topology,
+         const machine::Placement& placement, const OddRanks& odd_ranks) {
+        return std::make_shared<System>(
+            fold::make_system(make_job(roles, machine, topology, placement, odd_ranks)));
+      },
+      py::arg("roles"), py::arg("machine"), py::arg("topology"), py::arg("placement"),
+      py::arg("odd_ranks"), py::call_guard<py::gil_scoped_release>());
+  module.def(
+      "make_cohorts",
+      [](const Roles& roles, const machine::Machine& machine, const machine::Topology& topology,
+         const machine::Placement& placement, const OddRanks& odd_ranks) {
+        return fold::make_cohorts(make_job(roles, machine, topology, placement, odd_ranks));
+      },
+      py::arg("roles"), py::arg("machine"), py::arg("topology"), py::arg("placement"),
+      py::arg("odd_ranks"), py::call_guard<py::gil_scoped_release>());
+}
+
 }  // namespace
 
 void bind_fold(py::module_& module) {
   bind_parts(module);
+  bind_jobs(module);
   py::class_<System, std::shared_ptr<System>>(module, "System")
       .def_readonly("communicators", &System::communicators)
       .def_readonly("links", &System::links)

@@ -206,16 +206,29 @@ Footprint Tracer::trace_message(int32_t from_rank, int32_t to_rank) {
   route_.clear();
   geometry_.topology.route(chip_of(from_rank), chip_of(to_rank), route_);
   std::sort(route_.begin(), route_.end());
-  Footprint footprint{{}, route_.empty() ? 0 : 1, int64_t(route_.size())};
+  Footprint footprint{{route_.empty() ? 0 : 1, int64_t(route_.size())}, {}};
   footprint.uses.reserve(route_.size());
   for (const int32_t link : route_) footprint.uses.push_back({link, kWeightOne});
   return footprint;
 }
 
+// Ascending. Where they are many it is quicker to look at all links than to sort them.
+void Tracer::order_touched() {
+  constexpr size_t kMany = 32;
+  if (touched_.size() < counts_.size() / kMany) {
+    std::sort(touched_.begin(), touched_.end());
+    return;
+  }
+  touched_.clear();
+  for (size_t link = 0; link < counts_.size(); ++link) {
+    if (counts_[link] > 0) touched_.push_back(int32_t(link));
+  }
+}
+
 Footprint Tracer::finish() {
   Footprint footprint;
   footprint.hops = std::exchange(hops_, 0);
-  std::sort(touched_.begin(), touched_.end());
+  order_touched();
   int64_t critical_count = 0, critical_rate = 1;
   for (const int32_t link : touched_) {
     const int64_t count = counts_[size_t(link)];
@@ -237,11 +250,11 @@ Footprint Tracer::finish() {
   return footprint;
 }
 
-Variable size_phase(const lower::PhaseTemplate& phase, const Footprint& footprint) {
+Variable size_phase(const lower::PhaseTemplate& phase, const FootprintSize& footprint) {
   Variable variable;
   variable.latency_ps =
       phase.steps * phase.step_ps + footprint.hops * phase.hop_ps + phase.fixed_ps;
-  if (phase.bytes == 0 || footprint.uses.empty()) return variable;
+  if (phase.bytes == 0 || footprint.critical_count == 0) return variable;
   const int128 bytes = int128(footprint.critical_count) * phase.bytes;
   TRN_CHECK(bytes <= std::numeric_limits<int64_t>::max() / kRateUnitsPerBps, simulate,
             "a transfer of " + std::to_string(phase.bytes) + " bytes a member is too large",

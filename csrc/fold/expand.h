@@ -15,7 +15,7 @@
 #include <cstdint>
 #include <vector>
 
-#include "fold/system.h"
+#include "fold/job.h"
 
 namespace trnsim::fold {
 
@@ -37,10 +37,8 @@ struct Shape {
 };
 Shape shape_of(const lower::PhaseTemplate& phase, int64_t root);
 
-struct Footprint {
-  std::vector<LinkUse> uses;   // ascending by link
-  int64_t critical_count = 0;  // sends over the critical link
-  int64_t hops = 0;            // the longest route
+struct Footprint : FootprintSize {
+  std::vector<LinkUse> uses;  // ascending by link
   bool operator==(const Footprint&) const = default;
 };
 
@@ -65,6 +63,7 @@ class Tracer {
   void count_neighbour(int32_t link);
   void trace_spread(uint8_t axes_mask, const std::vector<int32_t>& members);
   Footprint trace_message(int32_t from_rank, int32_t to_rank);
+  void order_touched();
   Footprint finish();
 
   const Geometry& geometry_;
@@ -76,6 +75,6 @@ class Tracer {
 
 // Bytes and latency of the phase; communicator, call, phase index and uses are the caller's: none
 // where bytes is 0.
-Variable size_phase(const lower::PhaseTemplate& phase, const Footprint& footprint);
+Variable size_phase(const lower::PhaseTemplate& phase, const FootprintSize& footprint);
 
 }  // namespace trnsim::fold

@@ -14,6 +14,7 @@
 // on from every rank of the role, cyclically.
 #pragma once
 
+#include <map>
 #include <memory>
 #include <utility>
 #include <vector>
@@ -36,6 +37,14 @@ struct OddRank {
   int32_t factor = 1 << 16;
   int64_t start_ps = 0;
   std::vector<FactorChange> changes = {};
+  bool operator==(const OddRank&) const = default;
+};
+
+// Of the sends of one phase of one communicator: what its bytes and latency follow from.
+struct FootprintSize {
+  int64_t critical_count = 0;  // sends over the critical link; 0 where no link is used
+  int64_t hops = 0;            // the longest route
+  bool operator==(const FootprintSize&) const = default;
 };
 
 struct Job {
@@ -58,10 +67,37 @@ System make_system(const Job& job);
 // that leave a pod, each traced in full, put on the links of every block and on the links above.
 // One block of each class is made, links above the blocks get the weights of all of them, and that
 // System, an exact quotient, is folded further. Where there are no such blocks, all is one block.
-// class_of_rank is by rank of the job, class_of_link by link of the topology: -1 where nobody uses
-// it; class_of_communicator stays empty.
 // Cost: one route per send of what leaves a pod, and the ranks of a block for each class.
-Cohorts make_cohorts(const Job& job);
+//
+// None of that depends on durations, bytes and latencies: a Mould serves every job that differs
+// from its own in these alone, at the cost of folding the blocks that were made.
+class Mould {
+ public:
+  explicit Mould(const Job& job);
+  // Whether the job has the same ranks, groups and patterns of calls, on the same network.
+  bool fits(const Job& job) const;
+  // Of a job that fits. class_of_rank is by rank of the job, class_of_link by link of the topology:
+  // -1 where nobody uses it; class_of_communicator stays empty.
+  Cohorts cast(const Job& job) const;
+
+ private:
+  // Of the job that it was made for.
+  machine::Machine machine_;
+  machine::Placement placement_;
+  int64_t rank_count_;
+  std::map<int32_t, Rational> faults_;
+  std::vector<JobRole> roles_;
+  std::vector<OddRank> odd_ranks_;
+  std::vector<std::pair<int32_t, std::vector<RateChange>>> changing_links_;
+
+  int64_t block_size_ = 0;
+  std::vector<int32_t> class_of_block_;
+  System made_;                       // one block of each class
+  std::vector<FootprintSize> sizes_;  // of its variables
+  std::vector<int32_t> link_made_;    // in made_, by link of the topology; -1 where nobody uses it
+};
+
+Cohorts make_cohorts(const Job& job);  // Mould(job).cast(job)
 
 // Which messages are the same on both sides.
 class Messages {

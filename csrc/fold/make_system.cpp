@@ -43,15 +43,18 @@ class Maker {
     return std::move(system_);
   }
 
-  // By link of the topology: its class among those of the System made, -1 where nobody uses it.
-  std::vector<int32_t> classes_of_links(const std::vector<int32_t>& class_of_made) const {
-    std::vector<int32_t> classes(index_of_link_.size());
-    for (size_t link = 0; link < classes.size(); ++link) {
+  // Of each variable of the System made, what its bytes and latency follow from.
+  const std::vector<FootprintSize>& sizes() const { return sizes_; }
+
+  // By link of the topology: the one of the System made that stands for it, -1 where nobody uses
+  // it.
+  std::vector<int32_t> links_made() const {
+    std::vector<int32_t> made(index_of_link_.size());
+    for (size_t link = 0; link < made.size(); ++link) {
       const int32_t like = is_whole() ? int32_t(link) : link_like(int32_t(link));
-      const int32_t made = like < 0 ? -1 : index_of_link_[size_t(like)];
-      classes[link] = made < 0 ? -1 : class_of_made[size_t(made)];
+      made[link] = like < 0 ? -1 : index_of_link_[size_t(like)];
     }
-    return classes;
+    return made;
   }
 
  private:
@@ -136,7 +139,8 @@ class Maker {
       for (size_t phase = 0; phase < phases.size(); ++phase) {
         const Shape shape = traces_.shape_of_phase(index, call, phase);
         const int32_t block = tile(index).is_across ? 0 : blocks_.representative[size_t(c)];
-        Variable variable = size_phase(phases[phase], traces_.of(index, shape, block));
+        const FootprintSize size = traces_.of(index, shape, block);
+        Variable variable = size_phase(phases[phase], size);
         variable.communicator = number;
         variable.call = call;
         variable.phase = int32_t(phase);
@@ -147,6 +151,7 @@ class Maker {
         }
         plan[size_t(call)].push_back(int32_t(system_.variables.size()));
         system_.variables.push_back(std::move(variable));
+        sizes_.push_back(size);
       }
     }
   }
@@ -226,6 +231,7 @@ class Maker {
   std::vector<int32_t> first_of_tile_, step_of_tile_;  // communicators of a tile, by class
   std::vector<int32_t> index_of_link_;  // in the System, by link of the topology; -1 for none
   System system_;
+  std::vector<FootprintSize> sizes_;
 };
 
 void check_odd(const Job& job) {
@@ -263,7 +269,48 @@ System make_system(const Job& job) {
   return Maker(job, layout, one_block(layout), traces, true).make();
 }
 
-Cohorts make_cohorts(const Job& job) {
+namespace {
+
+// Whether topologies of the same number of chips have the same links, rates and routes.
+bool has_same_network(const machine::Machine& a, const machine::Machine& b) {
+  const auto tier = [](const machine::SwitchTier& t) {
+    return std::tuple(t.down_ports, t.up_ports, t.is_blocking);
+  };
+  const auto of = [&](const machine::Machine& m) {
+    const machine::Fabric& f = m.fabric;
+    return std::tuple(
+        std::tuple(m.server.chips, m.scale_up, m.torus, m.torus_axis_Bps, m.switch_port_Bps,
+                   m.switch_multicasts, m.hypercube_axes, m.hypercube_Bps),
+        std::tuple(f.pods, f.nic_Bps, f.port_Bps, f.rails, f.has_tor, tier(f.tor), tier(f.leaf),
+                   f.spine_ports, f.is_hashed));
+  };
+  return of(a) == of(b);
+}
+
+// Whether two Programs call alike: they may differ in durations, bytes and latencies.
+bool calls_alike(const lower::Program& a, const lower::Program& b) {
+  const auto phase_alike = [](const lower::PhaseTemplate& x, const lower::PhaseTemplate& y) {
+    return shape_of(x, 0) == shape_of(y, 0) && (x.bytes == 0) == (y.bytes == 0);
+  };
+  const auto call_alike = [&](const lower::CallTemplate& x, const lower::CallTemplate& y) {
+    return std::tie(x.kind, x.group, x.peer, x.tag) == std::tie(y.kind, y.group, y.peer, y.tag) &&
+           std::equal(x.phases.begin(), x.phases.end(), y.phases.begin(), y.phases.end(),
+                      phase_alike);
+  };
+  return a.rank == b.rank && a.groups == b.groups &&
+         std::equal(a.calls.begin(), a.calls.end(), b.calls.begin(), b.calls.end(), call_alike);
+}
+
+}  // namespace
+
+Mould::Mould(const Job& job)
+    : machine_(job.machine),
+      placement_(job.placement),
+      rank_count_(job.rank_count),
+      faults_(job.topology.faults()),
+      roles_(job.roles),
+      odd_ranks_(job.odd_ranks),
+      changing_links_(job.changing_links) {
   check_odd(job);
   const std::vector<int32_t> roles = roles_of_ranks(job);
   std::optional<Layout> layout = find_blocks(job, roles);
@@ -279,20 +326,56 @@ Cohorts make_cohorts(const Job& job) {
     blocks = one_block(*layout);
   }
   Maker maker(job, *layout, *blocks, *traces, false);
-  const auto made = std::make_shared<const System>(maker.make());
-  Cohorts cohorts = fold_system(made, 64, false);
-  std::vector<int32_t> class_of_rank;
-  class_of_rank.reserve(size_t(job.rank_count));
-  for (int64_t rank = 0; rank < job.rank_count; ++rank) {
-    const int64_t block_class = blocks->class_of[size_t(rank / layout->size)];
-    const int64_t at = block_class * layout->size + rank % layout->size;
+  made_ = maker.make();
+  sizes_ = maker.sizes();
+  link_made_ = maker.links_made();
+  block_size_ = layout->size;
+  class_of_block_ = blocks->class_of;
+}
+
+bool Mould::fits(const Job& job) const {
+  return job.rank_count == rank_count_ && job.placement.chips == placement_.chips &&
+         job.placement.ranks_per_chip == placement_.ranks_per_chip &&
+         job.topology.faults() == faults_ && has_same_network(job.machine, machine_) &&
+         job.odd_ranks == odd_ranks_ && job.changing_links == changing_links_ &&
+         std::equal(job.roles.begin(), job.roles.end(), roles_.begin(), roles_.end(),
+                    [](const JobRole& a, const JobRole& b) {
+                      return a.ranks == b.ranks && calls_alike(*a.program, *b.program);
+                    });
+}
+
+Cohorts Mould::cast(const Job& job) const {
+  TRN_ASSERT(fits(job), "a mould serves jobs of one shape");
+  auto system = std::make_shared<System>(made_);
+  for (size_t role = 0; role < system->roles.size(); ++role) {
+    system->roles[role] = job.roles[role].program;
+  }
+  for (size_t i = 0; i < system->variables.size(); ++i) {
+    Variable& variable = system->variables[i];
+    const Communicator& on = system->communicators[size_t(variable.communicator)];
+    const int32_t role = system->ranks[size_t(on.members[0])].role;
+    const lower::CallTemplate& call = system->roles[size_t(role)]->calls[size_t(variable.call)];
+    const Variable sized = size_phase(call.phases[size_t(variable.phase)], sizes_[i]);
+    variable.bytes = sized.bytes;
+    variable.latency_ps = sized.latency_ps;
+  }
+  check_system(*system);
+  Cohorts cohorts = fold_system(std::move(system), 64, false);
+  std::vector<int32_t> class_of_rank, class_of_link;
+  class_of_rank.reserve(size_t(rank_count_));
+  for (int64_t rank = 0; rank < rank_count_; ++rank) {
+    const int64_t block_class = class_of_block_[size_t(rank / block_size_)];
+    const int64_t at = block_class * block_size_ + rank % block_size_;
     class_of_rank.push_back(cohorts.class_of_rank[size_t(at)]);
   }
-  return {std::move(cohorts.system),
-          std::move(class_of_rank),
-          {},
-          maker.classes_of_links(cohorts.class_of_link)};
+  class_of_link.reserve(link_made_.size());
+  for (const int32_t made : link_made_) {
+    class_of_link.push_back(made < 0 ? -1 : cohorts.class_of_link[size_t(made)]);
+  }
+  return {std::move(cohorts.system), std::move(class_of_rank), {}, std::move(class_of_link)};
 }
+
+Cohorts make_cohorts(const Job& job) { return Mould(job).cast(job); }
 
 Messages::Messages(const Job& job) {
   const std::vector<int32_t> roles = roles_of_ranks(job);

@@ -238,8 +238,9 @@ void add_variants(const Case& of, const machine::Machine& machine, const Project
 
 Run project_step(std::shared_ptr<const workload::Workload> workload,
                  const machine::Machine& machine, const ProjectOptions& options) {
-  const Case of = make_case(std::move(workload), options);
+  Case of = make_case(std::move(workload), options);
   const Simulated simulated = simulate_case(of, machine);
+  of.mould = simulated.mould;
   if (options.progress) ++options.progress->done;
   const Sweep sweep(*simulated.timeline);
 

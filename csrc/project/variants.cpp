@@ -7,8 +7,6 @@
 #include <mutex>
 #include <thread>
 
-#include "fold/job.h"
-
 namespace trnsim::project {
 namespace {
 
@@ -35,7 +33,9 @@ Simulated simulate_case(const Case& of, const machine::Machine& machine) {
   add_scenario(of.scenario, job);
   simulate::Timeline timeline;
   if (of.fold) {
-    result.cohorts = fold::make_cohorts(job);
+    result.mould =
+        of.mould && of.mould->fits(job) ? of.mould : std::make_shared<const fold::Mould>(job);
+    result.cohorts = result.mould->cast(job);
     timeline = simulate_folded(result.cohorts, job);
   } else {
     result.cohorts =
@@ -66,7 +66,10 @@ std::vector<int64_t> simulate_variants(const Case& of,
     }
   };
   const int hardware = int(std::max(1u, std::thread::hardware_concurrency()));
-  const int count = std::min(int(machines.size()), hardware);
+  // Unfolded, each takes the memory of all its ranks.
+  constexpr int64_t kUnfoldedRanks = 1 << 18;
+  const int64_t room = of.fold ? hardware : std::max<int64_t>(1, kUnfoldedRanks / of.used_ranks);
+  const int count = int(std::min({int64_t(machines.size()), int64_t(hardware), room}));
   std::vector<std::thread> pool;
   for (int i = 1; i < count; ++i) pool.emplace_back(work);
   work();

@@ -9,7 +9,7 @@
 #include <string>
 #include <vector>
 
-#include "fold/cohorts.h"
+#include "fold/job.h"
 #include "project/projection.h"
 #include "project/scenario.h"
 
@@ -23,11 +23,13 @@ struct Case {
   int64_t used_ranks = 1;
   bool fold = true;
   Scenario scenario = {};
+  std::shared_ptr<const fold::Mould> mould = nullptr;  // used where it fits
 };
 
 struct Simulated {
   std::shared_ptr<const lower::Program> program;
-  fold::Cohorts cohorts;  // what the timeline runs
+  fold::Cohorts cohorts;                     // what the timeline runs
+  std::shared_ptr<const fold::Mould> mould;  // they were cast in; null unless folded
   std::shared_ptr<const simulate::Timeline> timeline;
 };
 Simulated simulate_case(const Case& of, const machine::Machine& machine);

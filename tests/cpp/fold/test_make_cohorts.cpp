@@ -308,6 +308,114 @@ TEST(MakeCohorts, AJobWithoutBlocksIsFoldedFromEveryRank) {
   expect_same_links(full, direct);
 }
 
+// As the job, but other durations, bytes and latencies.
+Job resized(const Job& job, uint64_t seed) {
+  std::mt19937_64 random(seed);
+  std::vector<int64_t> bytes, step_ps;
+  for (int i = 0; i < 16; ++i) {
+    bytes.push_back(1 + int64_t(random() % 100));
+    step_ps.push_back(int64_t(random() % 1000));
+  }
+  Job result = job;
+  for (JobRole& role : result.roles) {
+    auto program = std::make_shared<lower::Program>(*role.program);
+    for (size_t i = 0; i < program->calls.size(); ++i) {
+      for (lower::PhaseTemplate& phase : program->calls[i].phases) {
+        const size_t which = size_t(program->calls[i].kind);
+        if (phase.bytes > 0) phase.bytes = bytes[which];
+        phase.step_ps = step_ps[which];
+        phase.hop_ps = step_ps[which + 1] % 3;
+      }
+    }
+    for (lower::Task& task : program->tasks) {
+      if (task.kind == lower::TaskKind::compute) task.duration_ps = int64_t(random() % 5000);
+    }
+    role.program = std::move(program);
+  }
+  return result;
+}
+
+TEST(Mould, ServesJobsOfTheSameShape) {
+  int64_t moved = 0;
+  for (uint64_t seed = 0; seed < 100; ++seed) {
+    SCOPED_TRACE("seed " + std::to_string(seed));
+    Training training = random_training(seed);
+    const Job job = training.job(), other = resized(job, seed);
+    const Mould mould(job);
+    ASSERT_TRUE(mould.fits(job));
+    ASSERT_TRUE(mould.fits(other));
+    const Cohorts cast = mould.cast(other), made = make_cohorts(other);
+    expect_same(*made.system, *cast.system);
+    EXPECT_EQ(made.class_of_rank, cast.class_of_rank);
+    EXPECT_EQ(made.class_of_link, cast.class_of_link);
+    const auto hash = simulate::simulate_step(cast.system, {}).hash;
+    EXPECT_EQ(hash, simulate::simulate_step(made.system, {}).hash);
+    moved += hash != simulate::simulate_step(mould.cast(job).system, {}).hash;
+  }
+  EXPECT_GT(moved, 90);
+}
+
+TEST(Mould, RefusesWhatWouldBeOtherClasses) {
+  Training training;
+  training.stages = 2;
+  const Job job = training.job();
+  const Mould mould(job);
+  const auto with = [&](const auto& change) {
+    Job other = job;
+    auto program = std::make_shared<lower::Program>(*job.roles[0].program);
+    change(other, *program);
+    other.roles[0].program = std::move(program);
+    return mould.fits(other);
+  };
+  EXPECT_TRUE(with([](Job&, lower::Program& program) { program.tasks[0].duration_ps += 1; }));
+  EXPECT_FALSE(with([](Job& other, lower::Program&) { other.odd_ranks.push_back({3}); }));
+  EXPECT_FALSE(with([](Job& other, lower::Program&) { other.changing_links = {{5, {}}}; }));
+  EXPECT_FALSE(with([](Job& other, lower::Program&) { other.roles.pop_back(); }));
+  EXPECT_FALSE(with([](Job&, lower::Program& program) { program.calls.pop_back(); }));
+  EXPECT_FALSE(with([](Job&, lower::Program& program) { ++program.groups[0].ranks.start; }));
+  EXPECT_FALSE(with(
+      [](Job&, lower::Program& program) { program.calls[0].phases[0].pattern = Pattern::ring; }));
+  EXPECT_FALSE(with([](Job&, lower::Program& program) {
+    auto& bytes = program.calls[0].phases[0].bytes;
+    bytes = bytes == 0 ? 1 : 0;
+  }));
+  machine::Machine faster = job.machine;
+  faster.torus_axis_Bps[2] = Rational{2'000'000'000, 1};
+  EXPECT_FALSE(mould.fits({faster, job.topology, job.placement, job.rank_count, job.roles}));
+  const auto slow = machine::make_topology(job.machine, 64, {{{"nic up 3", Rational{1, 2}}}, 0});
+  EXPECT_FALSE(mould.fits({job.machine, *slow, job.placement, job.rank_count, job.roles}));
+}
+
+// Tensor-parallel pods, a pipeline of pods, data-parallel replicas: every task of every rank.
+TEST(MakeCohorts, EveryTaskEndsWhenItEndsRankByRank) {
+  for (const int odd : {0, 1, 2, 3}) {
+    SCOPED_TRACE("odd " + std::to_string(odd));
+    Training training;
+    training.replicas = 16;
+    training.stages = 4;
+    training.seed = 11;
+    training.machine.fabric.tor.up_ports = 8;
+    if (odd & 1) training.odd_ranks = {{37, 3 << 15, 0, {}}};
+    if (odd & 2) training.faults = {{"nic up 300", Rational{1, 2}}};
+    const Job job = training.job();
+    const auto every = std::make_shared<const System>(make_system(job));
+    const Cohorts direct = make_cohorts(job);
+    EXPECT_LT(direct.system->ranks.size() * 4, every->ranks.size());
+    const auto unfolded = simulate::simulate_step(every, {}),
+               folded = simulate::simulate_step(direct.system, {});
+    EXPECT_EQ(unfolded.hash, folded.hash);
+    int64_t different = 0;
+    for (size_t rank = 0; rank < every->ranks.size(); ++rank) {
+      const int64_t own = unfolded.first_task[rank];
+      const int64_t shown = folded.first_task[size_t(direct.class_of_rank[rank])];
+      for (int64_t i = 0; i < unfolded.first_task[rank + 1] - own; ++i) {
+        different += unfolded.ends_ps[size_t(own + i)] != folded.ends_ps[size_t(shown + i)];
+      }
+    }
+    EXPECT_EQ(different, 0);
+  }
+}
+
 TEST(MakeCohorts, OneRankOfManyChipsBringsNoLinks) {
   Training training;
   training.replicas = 64;
