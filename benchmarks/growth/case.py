@@ -53,8 +53,8 @@ def plot(rows: list[dict]) -> str:
     panels = (("total_cpu_s", "CPU seconds"), ("peak_MiB", "peak memory, MiB"))
     body = "".join(_panel(rows, key, title, 440 * i) for i, (key, title) in enumerate(panels))
     return (
-        '<svg xmlns="http://www.w3.org/2000/svg" width="880" height="340" '
-        'font-family="sans-serif" font-size="12"><rect width="880" height="340" fill="white"/>'
+        '<svg xmlns="http://www.w3.org/2000/svg" width="910" height="340" '
+        'font-family="sans-serif" font-size="12"><rect width="910" height="340" fill="white"/>'
         f"{body}</svg>\n"
     )
 
