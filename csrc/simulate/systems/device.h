@@ -28,11 +28,18 @@ T* raw(Device<T>& values) {
   return thrust::raw_pointer_cast(values.data());
 }
 
-// Thrust itself reads through the pointer of a vector without elements.
+// Thrust itself reads through the pointer of a vector without elements, and through that of no
+// execution policy for a single one.
 template <typename T>
 void load(Device<T>& to, const std::vector<T>& from) {
   to.resize(from.size());
   if (!from.empty()) thrust::copy(from.begin(), from.end(), to.begin());
+}
+
+template <typename T>
+T element(const Device<T>& values, int64_t index) {
+  if constexpr (kHostMemory) return thrust::raw_pointer_cast(values.data())[index];
+  return values[size_t(index)];
 }
 
 template <typename T>

@@ -122,8 +122,8 @@ class BulkLanes final : public Lanes {
   int32_t head(int32_t rank, int32_t queue) const override {
     const int32_t tile = lane_of_rank_[size_t(rank)] / kTileLanes;
     const LaneState* state = state_of(tile);
-    const int32_t first = state != nullptr ? state->heads[size_t(queue)]
-                                           : int32_t(heads_[size_t(at_queue(rank, queue))]);
+    const int32_t first =
+        state != nullptr ? state->heads[size_t(queue)] : element(heads_, at_queue(rank, queue));
     const RoleTable& role = role_of(tile);
     int32_t ended = 0;
     for (int32_t task = 0; task < std::min(first, role.task_count); ++task) {
@@ -134,7 +134,7 @@ class BulkLanes final : public Lanes {
   bool head_started(int32_t rank, int32_t queue) const override {
     const LaneState* state = state_of(lane_of_rank_[size_t(rank)] / kTileLanes);
     if (state != nullptr) return state->started[size_t(queue)] != 0;
-    return started_[size_t(at_queue(rank, queue))] != 0;
+    return element(started_, at_queue(rank, queue)) != 0;
   }
 
   void write(Timeline& timeline) const override {
