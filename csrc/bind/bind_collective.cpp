@@ -17,7 +17,7 @@ void bind_collective(py::module_& module) {
       .def_readonly("time_ps", &CollectiveRun::time_ps)
       .def_readonly("uncontended_ps", &CollectiveRun::uncontended_ps);
   module.def("collective_name", [](const std::string& name) {
-    return workload::call_kind_name(project::parse_collective(name));
+    return project::collective_name(project::parse_collective(name));
   });
   module.def(
       "run_collective",

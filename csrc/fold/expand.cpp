@@ -28,28 +28,30 @@ std::array<int64_t, 4> coordinates(int32_t chip, const Geometry& geometry) {
 Shape shape_of(const lower::PhaseTemplate& phase, int64_t root) {
   const bool is_rooted =
       phase.pattern == Pattern::one_to_all || phase.pattern == Pattern::all_to_one;
-  return {phase.pattern,   phase.scope,    phase.axis,
-          phase.axes_mask, phase.distance, is_rooted ? root : 0};
+  return {phase.pattern,  phase.scope,          phase.axis, phase.axes_mask,
+          phase.distance, is_rooted ? root : 0, phase.parts};
 }
 
 Tracer::Tracer(const Geometry& geometry)
     : geometry_(geometry), counts_(size_t(geometry.topology.link_count()), 0) {}
 
-void Tracer::count(int32_t link) {
-  if (counts_[size_t(link)]++ == 0) touched_.push_back(link);
+void Tracer::count(int32_t link, int64_t sends) {
+  int64_t& count = counts_[size_t(link)];
+  if (count == 0) touched_.push_back(link);
+  count += sends;
 }
 
-void Tracer::send_chip(int32_t from, int32_t to) {
+void Tracer::send_chip(int32_t from, int32_t to, int64_t sends) {
   route_.clear();
   geometry_.topology.route(from, to, route_);
-  for (const int32_t link : route_) count(link);
+  for (const int32_t link : route_) count(link, sends);
   hops_ = std::max(hops_, int64_t(route_.size()));
 }
 
 // Members on chips of one pod that differ only on `axis`, each chip's k-th member, form a ring in
-// the order of that coordinate.
-void Tracer::trace_axis_rings(int8_t axis, const std::vector<int32_t>& members) {
-  TRN_ASSERT(axis >= 0 && axis < 3, "an axis ring runs along X, Y or Z");
+// the order of that coordinate, or send to one another.
+void Tracer::trace_axes(int8_t axis, bool all, const std::vector<int32_t>& members) {
+  TRN_ASSERT(axis >= 0 && axis < 3, "an axis is X, Y or Z");
   std::map<int32_t, int64_t> members_of_chip;
   for (const int32_t member : members) ++members_of_chip[chip_of(member)];
   using Ring = std::pair<std::array<int64_t, 4>, int64_t>;  // coordinates but one, k
@@ -63,6 +65,8 @@ void Tracer::trace_axis_rings(int8_t axis, const std::vector<int32_t>& members) 
     const size_t count = ring.size();
     if (count < 2) continue;
     for (size_t i = 0; i < count; ++i) {
+      for (size_t on = 1; all && on < count; ++on) send_chip(ring[i], ring[(i + on) % count]);
+      if (all) continue;
       send_chip(ring[i], ring[(i + 1) % count]);
       send_chip(ring[i], ring[(i + count - 1) % count]);
     }
@@ -99,6 +103,23 @@ void Tracer::trace_trees(bool up, const std::vector<int32_t>& members) {
       up ? send(child, above) : send(above, child);
     }
   }
+}
+
+void Tracer::trace_uneven(const std::vector<int64_t>& parts, const std::vector<int32_t>& members) {
+  TRN_ASSERT(parts.size() == members.size(), "a part for every member");
+  for (const int32_t from : members) {
+    for (size_t to = 0; to < members.size(); ++to) {
+      if (from != members[to] && parts[to] > 0) send(from, members[to], parts[to]);
+    }
+  }
+}
+
+void Tracer::trace_multicast(const std::vector<int32_t>& members) {
+  std::vector<int32_t> chips;
+  for (const int32_t member : members) chips.push_back(chip_of(member));
+  geometry_.topology.multicast(chips, route_);
+  for (const int32_t link : route_) count(link);
+  hops_ = std::max<int64_t>(hops_, 2);
 }
 
 void Tracer::trace_ring(bool both, const std::vector<int32_t>& members) {
@@ -144,7 +165,15 @@ Footprint Tracer::trace(const Shape& shape, const std::vector<int32_t>& members)
   if (members.size() < 2) return {};
   switch (shape.pattern) {
     case Pattern::axis_ring:
-      trace_axis_rings(shape.axis, members);
+    case Pattern::axis_all:
+      trace_axes(shape.axis, shape.pattern == Pattern::axis_all, members);
+      break;
+    case Pattern::uneven:
+      trace_uneven(shape.parts, members);
+      break;
+    case Pattern::multicast:
+      route_.clear();
+      trace_multicast(members);
       break;
     case Pattern::axes_spread:
       trace_spread(shape.axes_mask, members);
@@ -243,7 +272,7 @@ Footprint Tracer::finish() {
   footprint.uses.reserve(touched_.size());
   for (const int32_t link : touched_) {
     const int64_t count = std::exchange(counts_[size_t(link)], 0);
-    const int64_t weight = count * kWeightOne / critical_count;  // sends are counted one by one
+    const auto weight = int64_t(int128(count) * kWeightOne / critical_count);
     footprint.uses.push_back({link, std::max<int64_t>(1, weight)});
   }
   touched_.clear();

@@ -71,7 +71,8 @@ namespace {
 Rational rate_in_pod(const PhaseTemplate& phase, const Machine& machine) {
   if (machine.scale_up == machine::ScaleUp::one_switch) return machine.switch_port_Bps;
   if (machine.scale_up == machine::ScaleUp::hypercube) return machine.hypercube_Bps;
-  if (phase.pattern == Pattern::axis_ring) return machine.torus_axis_Bps[size_t(phase.axis)];
+  if (phase.pattern == Pattern::axis_ring || phase.pattern == Pattern::axis_all)
+    return machine.torus_axis_Bps[size_t(phase.axis)];
   Rational slowest{0, 1};
   for (size_t axis = 0; axis < 3; ++axis) {
     if (machine.torus[axis] < 2) continue;
@@ -94,12 +95,16 @@ Rational rate_of(const PhaseTemplate& phase, const Machine& machine, const Group
 }
 
 // Sends of the phase that share its busiest link.
-int64_t sends_of(const PhaseTemplate& phase, const GroupShape& shape) {
+int64_t sends_of(const PhaseTemplate& phase, const GroupShape& shape, bool is_on_switch) {
   const bool is_across = phase.scope == Scope::across;
   const int64_t joined = is_across ? shape.pods : shape.members / shape.pods;
   const bool is_tree =
       phase.pattern == Pattern::to_parents || phase.pattern == Pattern::to_children;
-  const int64_t of_member = is_tree ? std::max<int64_t>(1, most_children(joined)) : 1;
+  int64_t of_member = is_tree ? std::max<int64_t>(1, most_children(joined)) : 1;
+  const bool is_exchange = phase.pattern == Pattern::pairwise ||
+                           phase.pattern == Pattern::one_to_all ||
+                           phase.pattern == Pattern::all_to_one;
+  if (is_exchange && is_on_switch) of_member = std::max<int64_t>(1, joined - 1);
   return of_member * (is_across ? std::max<int64_t>(1, shape.members_per_chip) : 1);
 }
 
@@ -113,23 +118,14 @@ int64_t phases_ps(const Phases& phases, const Machine& machine, const GroupShape
     total_ps += phase.hop_ps;
     const Rational rate = rate_of(phase, machine, shape);
     if (phase.bytes > 0 && !rate.is_zero()) {
-      total_ps += duration_ps(phase.bytes * sends_of(phase, shape), rate);
+      const bool is_on_switch = machine.scale_up == machine::ScaleUp::one_switch;
+      total_ps += duration_ps(phase.bytes * sends_of(phase, shape, is_on_switch), rate);
     }
   }
   return total_ps;
 }
 
 namespace {
-
-PhaseTemplate direct(Pattern pattern, int64_t bytes, int64_t steps, const Site& site) {
-  PhaseTemplate phase;
-  phase.pattern = pattern;
-  phase.bytes = share(bytes, 1, 1, site.machine.chip.collectives.link_efficiency);
-  phase.steps = steps;
-  set_latency(phase, direct_step_ps(site.machine.chip.collectives), site.group.pods > 1 ? steps : 0,
-              site.machine);
-  return phase;
-}
 
 bool is_hierarchical(const GroupShape& group) { return group.pods > 1 && group.members_in_pod > 0; }
 
@@ -163,7 +159,8 @@ void check_suits(const std::string& forced, const Names& names, const GroupShape
               "use one of " + list);
 }
 
-void fill(CallTemplate& made, const Site& site, const std::string& forced) {
+void fill(CallTemplate& made, const std::vector<int64_t>& splits, const Site& site,
+          const std::string& forced) {
   const int64_t bytes = made.kind == CallKind::barrier ? 0 : made.bytes;
   const int64_t each = ceil_div(bytes, std::max<int64_t>(1, site.group.members));
   const auto direct_phase = [&](Pattern pattern, int64_t sent, int64_t steps) {
@@ -179,13 +176,9 @@ void fill(CallTemplate& made, const Site& site, const std::string& forced) {
     case CallKind::recv:
       return direct_phase(Pattern::message, bytes, 1);
     case CallKind::all_to_all:
-      if (site.group.chips == 1 && site.machine.scale_up == machine::ScaleUp::torus) {
-        made.algorithm = "direct";
-        made.phases = phases_of(CallKind::reduce_scatter, "direct", bytes, site);
-        return;
-      }
-      direct_phase(Pattern::pairwise, each, 2);
-      made.algorithm = "pairwise";
+      if (!forced.empty()) check_suits(forced, exchange_names(site), site.group);
+      made.algorithm = forced.empty() ? "direct" : forced;
+      made.phases = exchange_phases(made.algorithm, bytes, splits, site);
       return;
     default:
       break;
@@ -201,7 +194,7 @@ void fill(CallTemplate& made, const Site& site, const std::string& forced) {
 bool has_algorithms(workload::CallKind kind) {
   using workload::CallKind;
   return kind != CallKind::gather && kind != CallKind::scatter && kind != CallKind::send &&
-         kind != CallKind::recv && kind != CallKind::all_to_all;
+         kind != CallKind::recv;
 }
 
 int64_t alone_ps(const CallTemplate& call, const machine::Machine& machine,
@@ -220,7 +213,7 @@ CallTemplate make_call(const workload::Call& call, const workload::Group& group,
   made.tag = call.tag;
   const GroupShape shape = shape_of(group.ranks, machine, placement);
   const GroupShape pod = shape.pods == 1 ? shape : shape_in_pod(group.ranks, machine, placement);
-  collectives::fill(made, {shape, pod, machine}, forced);
+  collectives::fill(made, call.splits, {shape, pod, machine}, forced);
   if (!made.phases.empty()) made.phases.front().fixed_ps += machine.chip.collectives.base_ps;
   return made;
 }

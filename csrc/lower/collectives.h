@@ -11,7 +11,8 @@
 // one rank a chip of such a group, rings along the two Hamiltonian cycles of each plane
 // ("plane_ring"). Groups that form a box (rows, columns) take a ring on each axis ("axis_rings");
 // any other a plain "ring". On one chip, "direct".
-// On a switch "ring", on a hypercube "ring" or "rdh"; "rdh" and "tree" may be forced on both.
+// On a switch "ring", or "nvls" where the switch multicasts and the buffer is large; on a hypercube
+// "ring" or "rdh". "rdh" and "tree" may be forced on both.
 //
 // Of several pods: reduce-scatter in the pod, the members in the same places of all pods among
 // themselves, all-gather in the pod; across pods a ring, halving and doubling, or two trees
@@ -20,6 +21,9 @@
 //
 // all_reduce = reduce_scatter + all_gather, but for trees. A broadcast or a reduce sends the
 // buffer along a ring or each axis, or is done as an all-reduce where that is faster.
+//
+// An all-to-all goes "direct", with what its uneven splits say where it has any, or, forced, axis
+// by axis of a box ("dimension_ordered"). All else goes direct.
 //
 // Bytes follow chips, not ranks: ranks of one chip share what arrives there.
 #pragma once

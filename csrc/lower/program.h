@@ -109,10 +109,13 @@ enum class Pattern : uint8_t {
               // over the line), both ways, on that axis
   axes_spread,  // every outgoing link, on the axes of `axes_mask`, of every chip carries `bytes`
   pairwise,     // every member sends `bytes` to every other member
+  uneven,       // every member sends `parts[j]` times `bytes` to the j-th
   exchange,     // member i sends `bytes` to member i xor `distance`, where that exists
   shift,        // member i sends `bytes` to member i + `distance` mod n
   to_parents,   // up the two trees of trees.h: every child sends `bytes` to its parent
   to_children,  // down them
+  multicast,    // the switch adds and copies: up and down every member's link go `bytes`
+  axis_all,     // members that differ only on `axis` each send `bytes` to every other
   one_to_all,   // the root sends `bytes` to every other member
   all_to_one,   // every other member sends `bytes` to the root
   message,      // from the sender to the receiver of a point-to-point call
@@ -123,12 +126,13 @@ struct PhaseTemplate {
   Pattern pattern = Pattern::none;
   Scope scope = Scope::group;  // axis_ring and axes_spread never leave a pod
   int64_t bytes = 0;
-  int8_t axis = 0;        // axis_ring
+  int8_t axis = 0;        // axis_ring, axis_all
   uint8_t axes_mask = 0;  // axes_spread: bit a = axis a
   int64_t distance = 0;   // exchange, shift
   int64_t steps = 0;      // latency of the phase = steps * step_ps + largest hop count * hop_ps
   int64_t step_ps = 0, hop_ps = 0;
   int64_t fixed_ps = 0;  // work beside the links (copies inside a chip), added to the latency
+  std::vector<int64_t> parts = {};  // uneven
   bool operator==(const PhaseTemplate&) const = default;
 };
 
@@ -138,8 +142,8 @@ struct CallTemplate {
   int64_t bytes = 0;  // as workload::Call
   int32_t peer = -1;  // rank of root or peer
   int32_t tag = 0;
-  // "mesh", "rdh", "kanga", "hierarchical", "plane_ring", "axis_rings", "ring", "pairwise",
-  // "direct", "hierarchical_ring", "hierarchical_rdh", "hierarchical_tree"
+  // "mesh", "rdh", "kanga", "hierarchical", "plane_ring", "axis_rings", "ring", "tree", "nvls",
+  // "direct", "dimension_ordered", "hierarchical_ring", "hierarchical_rdh", "hierarchical_tree"
   std::string algorithm;
   std::vector<PhaseTemplate> phases;
   int64_t record = -1;  // index in the Workload
@@ -165,7 +169,7 @@ struct Program {
 
 struct LowerOptions {
   std::string stack;  // "" = the machine's own: graph with fusion (trn), eager (gpu)
-  // "" = chosen by size, else forced for every all-reduce, all-gather, reduce-scatter and barrier.
+  // "" = chosen by size, else forced for all but all-to-all, gather, scatter and messages.
   std::string algorithm;
 };
 

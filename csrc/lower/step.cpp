@@ -48,11 +48,17 @@ Queue queue_of(const workload::Call& call, int64_t collective_streams) {
   return {QueueKind::collective, collective_queue(call.group, collective_streams)};
 }
 
+// What LowerOptions::algorithm is forced on.
+bool reduces_or_gathers(workload::CallKind kind) {
+  return has_algorithms(kind) && kind != workload::CallKind::all_to_all;
+}
+
 // Templates of the calls of a plan; equal ones are shared.
 void make_calls(Emission& emission, Program& program, const machine::Machine& machine,
                 const machine::Placement& placement, const std::string& algorithm,
                 int64_t collective_streams) {
-  using Key = std::tuple<workload::CallKind, int32_t, int64_t, int32_t, int32_t>;
+  using Key =
+      std::tuple<workload::CallKind, int32_t, int64_t, int32_t, int32_t, std::vector<int64_t>>;
   std::map<Key, int32_t> made;
   const auto& units = emission.plan->units;
   emission.call_template.assign(units.size(), -1);
@@ -61,11 +67,11 @@ void make_calls(Emission& emission, Program& program, const machine::Machine& ma
   for (size_t i = 0; i < units.size(); ++i) {
     if (units[i].kind != UnitKind::call) continue;
     const workload::Call& call = emission.workload->calls[size_t(units[i].call)];
-    const Key key{call.kind, call.group, call.bytes, call.peer, call.tag};
+    const Key key{call.kind, call.group, call.bytes, call.peer, call.tag, call.splits};
     const auto [found, added] = made.try_emplace(key, int32_t(program.calls.size()));
     if (added) {
       const auto& group = emission.workload->groups[size_t(call.group)];
-      const std::string forced = has_algorithms(call.kind) ? algorithm : "";
+      const std::string forced = reduces_or_gathers(call.kind) ? algorithm : "";
       program.calls.push_back(make_call(call, group, machine, placement, forced));
       program.calls.back().record = units[i].record;
       is_flat |= forced.empty() && program.calls.back().algorithm == "ring" &&
@@ -132,8 +138,9 @@ void add_guesses(Program& program, const Plan& plan, const workload::Workload& w
     }
   }
   if (is_uneven) {
-    program.guesses.push_back({"all_to_all with uneven splits", "every pair sends the mean",
-                               "too fast: the member with the largest share ends last"});
+    program.guesses.push_back({"all_to_all with uneven splits", "all members send alike",
+                               "what the others send is not recorded: each sends every member what "
+                               "the captured rank sends it"});
   }
   if (copies_host) {
     program.guesses.push_back({"copies between host and device", "at the chip's share of the link",

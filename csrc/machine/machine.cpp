@@ -148,6 +148,9 @@ void read_collectives(Reader& reader, Collectives& collectives) {
       reader.rational("collectives.link_efficiency", number, Range::share);
   if (collectives.library == "nccl") {
     collectives.base_ps = reader.time_ps("collectives.base_latency");
+    collectives.multicast_ps = reader.time_ps("collectives.multicast_latency");
+    collectives.multicast_efficiency =
+        reader.rational("collectives.multicast_efficiency", number, Range::share);
     return;
   }
   collectives.mesh_step_ps = reader.time_ps("collectives.mesh_step_latency");

@@ -96,14 +96,16 @@ struct Gpu {
 };
 
 // The collective library's constants. A step's latency, in ps, contains the hop to a neighbour.
-// Efficiencies are shares of a link's bandwidth. "neuron" has all but base_ps; "nccl" has base_ps,
-// ring_step_ps and link_efficiency.
+// Efficiencies are shares of a link's bandwidth. "neuron" has all but base_ps and those of
+// multicast; "nccl" has these, ring_step_ps and link_efficiency.
 struct Collectives {
   std::string library;  // "neuron" or "nccl"
   int64_t mesh_step_ps = 0, rdh_step_ps = 0, kanga_step_ps = 0, ring_step_ps = 0;
   Rational mesh_efficiency, rdh_efficiency, link_efficiency;
   Rational in_chip_copy_Bps;  // per logical core
   int64_t base_ps = 0;        // of one call (nccl)
+  int64_t multicast_ps = 0;   // of an all-reduce in the switch (nccl), where it multicasts
+  Rational multicast_efficiency;
 };
 
 struct Chip {

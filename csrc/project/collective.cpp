@@ -14,30 +14,41 @@ namespace {
 
 using workload::CallKind;
 
-// All calls on one stream, each a template of its own.
-std::shared_ptr<const lower::Program> make_program(CallKind kind, const std::vector<int64_t>& sizes,
-                                                   const machine::Machine& machine,
-                                                   const machine::Placement& placement,
-                                                   const std::string& algorithm) {
-  auto program = std::make_shared<lower::Program>();
-  program->role = "all ranks";
-  program->groups.push_back({"all ranks", {0, {{1, placement.ranks}}, {}}});
-  program->queues.push_back({lower::QueueKind::collective, 0});
-  for (const int64_t bytes : sizes) {
+// A Program of nothing but calls of all ranks, each a template of its own, in order on one stream;
+// or, of sendrecv, of one message to the next rank and one from the rank before.
+class CallsOnly {
+ public:
+  CallsOnly(const machine::Machine& machine, const machine::Placement& placement,
+            const std::string& algorithm)
+      : machine_(machine), placement_(placement), algorithm_(algorithm) {
+    program_->role = "all ranks";
+    program_->groups.push_back({"all ranks", {0, {{1, placement.ranks}}, {}}});
+  }
+  void add(CallKind kind, int64_t bytes, lower::Queue queue) {
     workload::Call call;
     call.kind = kind;
     call.bytes = bytes;
-    call.peer = 0;
+    call.peer = queue.kind == lower::QueueKind::collective ? 0 : queue.index;
+    if (program_->queues.empty() || kind == CallKind::recv) program_->queues.push_back(queue);
     lower::Task task;
     task.kind = lower::TaskKind::call;
-    task.call = int32_t(program->calls.size());
-    program->tasks.push_back(task);
-    program->calls.push_back(
-        lower::make_call(call, program->groups[0], machine, placement, algorithm));
+    task.call = int32_t(program_->calls.size());
+    task.queue = int32_t(program_->queues.size()) - 1;
+    program_->tasks.push_back(task);
+    program_->calls.push_back(
+        lower::make_call(call, program_->groups[0], machine_, placement_, algorithm_));
   }
-  lower::check_program(*program);
-  return program;
-}
+  std::shared_ptr<const lower::Program> done() const {
+    lower::check_program(*program_);
+    return program_;
+  }
+
+ private:
+  const machine::Machine& machine_;
+  const machine::Placement& placement_;
+  const std::string& algorithm_;
+  std::shared_ptr<lower::Program> program_ = std::make_shared<lower::Program>();
+};
 
 int64_t uncontended_ps(const fold::System& system, const lower::CallTemplate& call,
                        const std::vector<int32_t>& variables) {
@@ -55,6 +66,24 @@ int64_t uncontended_ps(const fold::System& system, const lower::CallTemplate& ca
   return total_ps;
 }
 
+// Of each template, the call that takes longest: of all messages of a sendrecv.
+std::vector<CollectiveRun> runs_of(const lower::Program& program,
+                                   const simulate::Timeline& timeline) {
+  std::vector<CollectiveRun> runs;
+  for (const lower::CallTemplate& call : program.calls) {
+    runs.push_back({call.bytes, call.algorithm, 0, 0});
+  }
+  const fold::System& system = *timeline.system;
+  for (const simulate::CallSpan& span : timeline.calls) {
+    CollectiveRun& run = runs[size_t(span.call)];
+    const auto& variables = system.plan[size_t(span.communicator)][size_t(span.call)];
+    const int64_t alone_ps = uncontended_ps(system, program.calls[size_t(span.call)], variables);
+    run.time_ps = std::max(run.time_ps, span.end_ps - span.start_ps);
+    run.uncontended_ps = std::max(run.uncontended_ps, alone_ps);
+  }
+  return runs;
+}
+
 }  // namespace
 
 CallKind parse_collective(const std::string& name) {
@@ -64,14 +93,19 @@ CallKind parse_collective(const std::string& name) {
       {"redsct", CallKind::reduce_scatter}, {"reduce_scatter", CallKind::reduce_scatter},
       {"broadcast", CallKind::broadcast},   {"reduce", CallKind::reduce},
       {"gather", CallKind::gather},         {"scatter", CallKind::scatter},
-      {"all_to_all", CallKind::all_to_all}, {"alltoall", CallKind::all_to_all}};
+      {"all_to_all", CallKind::all_to_all}, {"alltoall", CallKind::all_to_all},
+      {"sendrecv", CallKind::send}};
   std::string plain = name;
   std::replace(plain.begin(), plain.end(), '-', '_');
   const auto found = kNames.find(plain);
   TRN_CHECK(found != kNames.end(), lower, "there is no collective '" + name + "'",
-            "use all_reduce, all_gather, reduce_scatter, broadcast, reduce, gather, scatter or "
-            "all_to_all");
+            "use all_reduce, all_gather, reduce_scatter, broadcast, reduce, gather, scatter, "
+            "all_to_all or sendrecv");
   return found->second;
+}
+
+const char* collective_name(CallKind kind) {
+  return kind == CallKind::send ? "sendrecv" : workload::call_kind_name(kind);
 }
 
 std::vector<CollectiveRun> run_collective(CallKind kind, const std::vector<int64_t>& sizes,
@@ -79,27 +113,30 @@ std::vector<CollectiveRun> run_collective(CallKind kind, const std::vector<int64
                                           const machine::Placement& placement,
                                           const std::string& algorithm) {
   TRN_CHECK(algorithm.empty() || lower::has_algorithms(kind), lower,
-            std::string(workload::call_kind_name(kind)) + " has one algorithm only",
+            std::string(collective_name(kind)) + " has one algorithm only",
             "leave out the algorithm");
   TRN_CHECK(placement.ranks > 1, lower, "a collective of 1 rank moves nothing",
             "use 2 ranks or more");
   TRN_CHECK(!sizes.empty() && *std::min_element(sizes.begin(), sizes.end()) > 0, lower,
             "a collective needs sizes of 1 byte or more", "give at least one");
-  const auto program = make_program(kind, sizes, machine, placement, algorithm);
   const auto topology = machine::make_topology(machine, placement.chips);
-  const workload::RankPattern all{0, {{1, placement.ranks}}, {}};
-  const fold::Cohorts cohorts =
-      fold::make_cohorts({machine, *topology, placement, placement.ranks, {{program, all}}});
-  const simulate::Timeline timeline = simulate::simulate_step(cohorts.system, {});
-  std::vector<CollectiveRun> runs;
-  for (const lower::CallTemplate& call : program->calls) {
-    runs.push_back({call.bytes, call.algorithm, 0, 0});
+  const auto simulate = [&](const std::shared_ptr<const lower::Program>& program) {
+    const fold::Job job = fold::one_role(program, machine, *topology, placement, placement.ranks);
+    return simulate::simulate_step(fold::make_cohorts(job).system, {});
+  };
+  if (kind != CallKind::send) {
+    CallsOnly calls(machine, placement, algorithm);
+    for (const int64_t bytes : sizes) calls.add(kind, bytes, {lower::QueueKind::collective, 0});
+    const auto program = calls.done();
+    return runs_of(*program, simulate(program));
   }
-  for (const simulate::CallSpan& span : timeline.calls) {
-    CollectiveRun& run = runs[size_t(span.call)];
-    run.time_ps = span.end_ps - span.start_ps;
-    run.uncontended_ps = uncontended_ps(*cohorts.system, program->calls[size_t(span.call)],
-                                        cohorts.system->plan[0][size_t(span.call)]);
+  std::vector<CollectiveRun> runs;  // messages do not wait for all others: one size at a time
+  for (const int64_t bytes : sizes) {
+    CallsOnly calls(machine, placement, algorithm);
+    calls.add(CallKind::send, bytes, {lower::QueueKind::send, 1});
+    calls.add(CallKind::recv, bytes, {lower::QueueKind::recv, int32_t(placement.ranks) - 1});
+    const auto program = calls.done();
+    runs.push_back(runs_of(*program, simulate(program)).front());
   }
   return runs;
 }
@@ -108,6 +145,7 @@ Rational bus_factor(CallKind kind, int64_t ranks) {
   switch (kind) {
     case CallKind::broadcast:
     case CallKind::reduce:
+    case CallKind::send:
       return {1, 1};
     case CallKind::all_reduce:
       return {2 * (ranks - 1), ranks};

@@ -22,9 +22,10 @@ struct CollectiveRun {
   int64_t uncontended_ps = 0;
 };
 
-// "all_reduce", and the short names of nccom-test ("allr"). Throws LowerError on another, or one
-// that is no collective.
+// "all_reduce", and the short names of nccom-test ("allr"); "sendrecv", in which every rank sends
+// to the next and receives from the one before, is CallKind::send. Throws LowerError on another.
 workload::CallKind parse_collective(const std::string& name);
+const char* collective_name(workload::CallKind kind);
 
 // A call of `kind` over all ranks for each size, in order; rank 0 is the root. algorithm: "" to
 // choose by size. Throws LowerError when the algorithm does not suit.

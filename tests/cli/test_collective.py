@@ -37,8 +37,26 @@ def test_a_large_all_reduce_takes_what_the_links_take():
 
 
 def test_transfers_of_an_all_to_all_contend_for_links():
-    (row,) = collective("alltoall", "--machine", "trn2", "--ranks", 16, "-b", "64M")["rows"]
+    ask = ["alltoall", "--machine", "trn2", "--ranks", 16, "-b", "64M"]
+    (row,) = collective(*ask)["rows"]
     assert row["contention_loss"] > 0.5
+    (axis_by_axis,) = collective(*ask, "--algorithm", "dimension_ordered")["rows"]
+    assert axis_by_axis["algorithm"] == "dimension_ordered"
+    assert axis_by_axis["time_us"] > row["time_us"]
+
+
+def test_large_all_reduces_of_gpus_happen_in_the_switch():
+    rows = collective("all_reduce", "--machine", "h100", "--ranks", 8, "-b", "1M", "-e", "1G",
+                      "-f", "1024")["rows"]  # fmt: skip
+    assert [row["algorithm"] for row in rows] == ["ring", "nvls"]
+    assert rows[1]["busbw_GBps"] == pytest.approx(464, rel=0.02)  # measured on 8 H200
+
+
+def test_everybody_sends_to_the_next():
+    # one hop on a ring of 4 at 128 GB/s; 4 chips are a row
+    (row,) = collective("sendrecv", "--machine", "trn2", "--ranks", 4, "-b", "128M")["rows"]
+    assert row["time_us"] == pytest.approx((128 << 20) / 128e9 * 1e6, rel=0.01)
+    assert row["busbw_GBps"] == row["algbw_GBps"] and row["contention_loss"] == pytest.approx(0)
 
 
 def test_the_answer_changes_with_everything_that_it_depends_on():

@@ -28,8 +28,8 @@ def collective(
         str,
         typer.Argument(
             metavar="OP",
-            help="all_reduce, all_gather, reduce_scatter, broadcast, reduce, gather, scatter or "
-            "all_to_all.",
+            help="all_reduce, all_gather, reduce_scatter, broadcast, reduce, gather, scatter, "
+            "all_to_all or sendrecv.",
         ),
     ],
     ranks: Annotated[int, typer.Option("--ranks", "-r", metavar="N", help="Ranks that take part.")],

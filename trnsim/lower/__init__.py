@@ -29,9 +29,9 @@ def lower_step(
         machine: whose engines, memories and collectives count.
         placement: where the ranks sit.
         stack: "fused" (Trainium's default), "eager" (a GPU's default), or "" for the default.
-        algorithm: forces one algorithm on every all-reduce, all-gather, reduce-scatter and barrier
-            ("ring", "mesh", "rdh", "kanga", "hierarchical", "plane_ring", "axis_rings"); "" chooses
-            by size, as the machine's library does.
+        algorithm: forces one algorithm on every collective but all-to-all, gather and scatter;
+            "" chooses by size, as the machine's library does. csrc/lower/README.md lists them, and
+            the error of one that does not suit a group says which do.
 
     Returns:
         A Program: `.ops`, `.calls`, `.tasks` (durations in ps), `.coverage()`, and text by `str`.

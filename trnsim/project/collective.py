@@ -88,7 +88,8 @@ def collective(
 
     Args:
         op: "all_reduce", "all_gather", "reduce_scatter", "broadcast", "reduce", "gather",
-            "scatter" or "all_to_all", or nccom-test's "allr", "allg", "redsct".
+            "scatter", "all_to_all" or "sendrecv" (each to the next), or nccom-test's "allr",
+            "allg", "redsct".
         machine: a preset's name, the path of a machine file, or a Machine.
         sizes: bytes, as CollectiveRow.size_bytes.
         chips, ranks, ranks_per_chip: size of the job.

@@ -86,6 +86,16 @@ Phases torus_scatter(const std::string& name, int64_t bytes, const GroupShape& s
                      const machine::Machine& machine);
 // A whole buffer along each axis of the box in turn.
 Phases torus_broadcast(int64_t bytes, const GroupShape& shape, const machine::Machine& machine);
+// Copies through the memory of the one chip that all members are on: pod.cpp.
+Phases inside_chip(int64_t bytes, const GroupShape& shape, const machine::Machine& machine);
+bool is_one_chip(const GroupShape& shape, const machine::Machine& machine);
+
+// all_to_all.cpp
+Names exchange_names(const Site& site);
+Phases exchange_phases(const std::string& name, int64_t bytes, const std::vector<int64_t>& splits,
+                       const Site& site);
+// One step, or as many, in which members send to others directly.
+PhaseTemplate direct(Pattern pattern, int64_t bytes, int64_t steps, const Site& site);
 
 // pods.cpp: members in the same places of several pods.
 Names fabric_names(workload::CallKind kind);

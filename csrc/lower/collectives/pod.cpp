@@ -14,17 +14,19 @@ using machine::Machine;
 using workload::CallKind;
 
 bool is_torus(const Machine& machine) { return machine.scale_up == machine::ScaleUp::torus; }
-bool is_one_chip(const GroupShape& shape, const Machine& machine) {
-  return is_torus(machine) && shape.chips == 1;
+bool multicasts(const Machine& machine) {
+  return machine.scale_up == machine::ScaleUp::one_switch && machine.switch_multicasts;
 }
 
-// Copies through the memory of the chip.
-Phases inside_chip(int64_t bytes, const GroupShape& shape, const Machine& machine) {
+// Every member reads its share of all others' through the switch, which adds, and writes it back to
+// all, which the switch copies: up every link go the buffer and a share, and so down.
+Phases in_switch(int64_t bytes, const GroupShape& shape, const Machine& machine) {
+  const machine::Collectives& library = machine.chip.collectives;
   PhaseTemplate phase;
+  phase.pattern = Pattern::multicast;
+  phase.bytes = share(bytes, shape.members + 1, shape.members, library.multicast_efficiency);
   phase.steps = 1;
-  phase.step_ps = direct_step_ps(machine.chip.collectives);
-  const int64_t moved = share(bytes, shape.members - 1, shape.members, {1, 1});
-  phase.fixed_ps = moved == 0 ? 0 : duration_ps(moved, machine.chip.collectives.in_chip_copy_Bps);
+  phase.step_ps = library.multicast_ps;
   return {phase};
 }
 
@@ -44,10 +46,25 @@ void add(Names& names, const Names& more) {
 
 }  // namespace
 
+bool is_one_chip(const GroupShape& shape, const Machine& machine) {
+  return is_torus(machine) && shape.chips == 1;
+}
+
+// Copies through the memory of the chip.
+Phases inside_chip(int64_t bytes, const GroupShape& shape, const Machine& machine) {
+  PhaseTemplate phase;
+  phase.steps = 1;
+  phase.step_ps = direct_step_ps(machine.chip.collectives);
+  const int64_t moved = share(bytes, shape.members - 1, shape.members, {1, 1});
+  phase.fixed_ps = moved == 0 ? 0 : duration_ps(moved, machine.chip.collectives.in_chip_copy_Bps);
+  return {phase};
+}
+
 Names pod_names(CallKind kind, const GroupShape& shape, const Machine& machine) {
   if (is_one_chip(shape, machine)) return {"direct"};
   if (is_torus(machine)) return torus_names(shape);
   if (kind == CallKind::all_gather || kind == CallKind::reduce_scatter) return {"ring", "rdh"};
+  if (multicasts(machine)) return {"ring", "rdh", "tree", "nvls"};
   return {"ring", "rdh", "tree"};
 }
 
@@ -64,6 +81,8 @@ Names pod_choices(CallKind kind, const GroupShape& shape, const Machine& machine
     add(choices, {"ring", "rdh"});
   } else {
     add(choices, {"ring"});
+    const bool reduces = kind != CallKind::all_gather && kind != CallKind::reduce_scatter;
+    if (reduces && multicasts(machine)) choices.push_back("nvls");
   }
   return choices;
 }
@@ -81,6 +100,7 @@ Phases pod_phases(CallKind kind, const std::string& name, int64_t bytes, const G
     if (!is_rooted(kind) || name != "axis_rings") return phases;
     return faster(torus_broadcast(bytes, shape, machine), std::move(phases), shape, machine);
   }
+  if (name == "nvls") return in_switch(bytes, shape, machine);
   const int64_t sent = share(bytes, 1, 1, library.link_efficiency);
   Phases phases = name == "tree"
                       ? trees(kind, sent, shape.members, library.ring_step_ps, scope)

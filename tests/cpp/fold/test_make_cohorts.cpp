@@ -50,6 +50,7 @@ Pattern any_pattern(uint64_t random) {
 struct Training {
   int64_t replicas = 4, stages = 1, ranks_per_chip = 1;
   bool in_pairs = false, over_world = false;
+  bool is_mixed = false;  // trees, shifts and uneven parts too
   uint64_t seed = 0;
   std::vector<machine::LinkFault> faults = {};
   std::vector<OddRank> odd_ranks = {};
@@ -102,15 +103,22 @@ struct Training {
       made.phases[0].axis = int8_t(random() % 3);
       made.phases[0].distance = 1 + int64_t(random() % 3);
       made.phases[0].bytes = random() % 5 == 0 ? 0 : 1 + int64_t(random() % 100);
+      if (pattern == Pattern::uneven) {
+        const int64_t members = builder.program.groups[size_t(slot)].ranks.size();
+        for (int64_t i = 0; i < members; ++i) made.phases[0].parts.push_back(int64_t(random() % 4));
+      }
       made.phases[0].steps = 3;
       made.phases[0].step_ps = int64_t(random() % 1000);
       made.phases[0].hop_ps = int64_t(random() % 3);
       return builder.call_template(made);
     };
     const int32_t in_pod = group("tp", {own / pod() * pod(), {{1, pod()}}, {}});
-    for (const Pattern pattern : {Pattern::ring_both, Pattern::axis_ring, Pattern::exchange}) {
+    for (const Pattern pattern :
+         {Pattern::ring_both, Pattern::axis_ring, Pattern::exchange, Pattern::axis_all}) {
       calls.push_back(call(CallKind::all_reduce, in_pod, pattern, -1));
     }
+    if (is_mixed && seed % 8 == 0)
+      calls.push_back(call(CallKind::all_to_all, in_pod, Pattern::uneven, -1));
     const int64_t first = own % replica;
     if (in_pairs) {
       const int64_t pair = own / replica / 2 * 2;
@@ -122,10 +130,12 @@ struct Training {
     } else {
       const int32_t data = group("dp", {first, {{replica, replicas}}, {}});
       calls.push_back(call(CallKind::all_reduce, data, Pattern::ring_both, -1));
-      for (int i = 0; i < 2; ++i) {
+      for (int i = 0; i < (is_mixed ? 2 : 0); ++i) {
         const auto scope = random() % 2 == 0 ? Scope::group : Scope::across;
         calls.push_back(call(CallKind::all_reduce, data, any_pattern(random()), -1, scope));
       }
+      if (is_mixed && seed % 16 == 1)
+        calls.push_back(call(CallKind::all_to_all, data, Pattern::uneven, -1));
     }
     if (over_world) {
       const int32_t world = group("", {0, {{1, ranks()}}, {}});
@@ -236,6 +246,7 @@ Training random_training(uint64_t seed) {
   training.replicas = training.in_pairs ? 4 + 2 * below(5) : 2 + below(12);
   training.ranks_per_chip = 1 + below(2);
   training.over_world = below(3) == 0;
+  training.is_mixed = true;
   if (below(4) == 0) training.machine.fabric.tor.is_blocking = false;
   if (below(4) == 0) training.machine.fabric.leaf.is_blocking = false;
   for (int64_t i = below(3); i > 0; --i) {

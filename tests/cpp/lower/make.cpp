@@ -97,6 +97,8 @@ machine::Machine hopper() {
   machine.chip.collectives.library = "nccl";
   machine.chip.collectives.ring_step_ps = 1'900'000;
   machine.chip.collectives.base_ps = 14'000'000;
+  machine.chip.collectives.multicast_ps = 66'000'000;
+  machine.chip.collectives.multicast_efficiency = Rational::parse("0.68");
   machine.chip.collectives.link_efficiency = Rational::parse("37/45");
   machine.switch_port_Bps = Rational::parse("450e9");
   return machine;

@@ -175,6 +175,50 @@ TEST(Collectives, send_to_every_member_what_is_theirs) {
             Pattern::one_to_all);
 }
 
+// What 8 H200 took in the switch (ml-engineering network/README.md); a ring is as fast up to there.
+TEST(Collectives, large_all_reduces_of_gpus_happen_in_a_switch_that_multicasts) {
+  machine::Machine machine = hopper();
+  machine.switch_multicasts = true;
+  const auto call = [&](int64_t mebibytes) {
+    return make(CallKind::all_reduce, mebibytes << 20, first(8), machine, 8);
+  };
+  for (const auto& [mebibytes, measured_us] :
+       {std::pair<int64_t, double>{64, 338}, {256, 1077}, {1024, 4050}}) {
+    EXPECT_EQ(call(mebibytes).algorithm, "nvls");
+    EXPECT_NEAR(double(alone_ps(call(mebibytes), machine)) / 1e6 / measured_us, 1, 0.04);
+  }
+  EXPECT_EQ(call(1).algorithm, "ring");
+  EXPECT_NEAR(double(alone_ps(call(1), machine)) / 1e6 / 46, 1, 0.04);
+  EXPECT_EQ(make(CallKind::all_gather, 1 << 30, first(8), machine, 8).algorithm, "ring");
+  EXPECT_THROW(make(CallKind::all_reduce, 64, first(8), hopper(), 8, 1, "nvls"), Error);
+}
+
+TEST(Collectives, exchange_axis_by_axis_when_asked_to) {
+  const machine::Machine machine = trainium(4);
+  const auto call =
+      make(CallKind::all_to_all, 64 * 100, first(64), machine, 64, 1, "dimension_ordered");
+  ASSERT_EQ(call.phases.size(), 3u);
+  for (int8_t axis = 0; axis < 3; ++axis) {
+    EXPECT_EQ(call.phases[size_t(axis)].pattern, Pattern::axis_all);
+    EXPECT_EQ(call.phases[size_t(axis)].axis, axis);
+    EXPECT_EQ(call.phases[size_t(axis)].bytes, 16 * 100);
+  }
+  EXPECT_THROW(make(CallKind::all_to_all, 64, {0, 1, 6}, machine, 64, 1, "dimension_ordered"),
+               Error);
+}
+
+TEST(Collectives, send_uneven_parts_as_recorded) {
+  workload::Call call;
+  call.kind = CallKind::all_to_all;
+  call.bytes = 600;
+  call.splits = {100, 200, 0, 300};
+  const CallTemplate made =
+      make_call(call, {"", workload::RankPattern::of(first(4))}, trainium(1), placed(16, 1), "");
+  ASSERT_EQ(made.phases.size(), 1u);
+  EXPECT_EQ(made.phases[0].pattern, Pattern::uneven);
+  EXPECT_EQ(made.phases[0].parts, call.splits);
+}
+
 // Every axis carries the whole buffer, half of it each way.
 TEST(Collectives, broadcast_along_each_axis) {
   const machine::Machine machine = trainium(4);

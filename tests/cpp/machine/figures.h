@@ -47,6 +47,8 @@ inline std::vector<Figure> gpu_figures(int chips = 8) {
   set(f, "chip.gpu.attention.d128.forward_causal.half_length", "100", "1");
   set(f, "collectives.library", "nccl", "word");
   set(f, "collectives.base_latency", "10", "us");
+  set(f, "collectives.multicast_latency", "20", "us");
+  set(f, "collectives.multicast_efficiency", "0.7", "1");
   set(f, "collectives.ring_step_latency", "2", "us");
   set(f, "collectives.link_efficiency", "37/45", "1");
   set(f, "server.chips", std::to_string(chips), "1");

@@ -61,11 +61,13 @@ struct Ran {
 
 // One call of a group that the first ranks form, alone on the machine. Ranks `stride` apart.
 Ran run(CallKind kind, int64_t bytes, const Machine& machine, const Placement& placement,
-        const std::string& forced = "", int64_t stride = 1) {
+        const std::string& forced = "", int64_t stride = 1,
+        const std::vector<int64_t>& splits = {}) {
   const workload::RankPattern ranks{0, {{stride, placement.ranks / stride}}, {}};
   workload::Call asked;
   asked.kind = kind;
   asked.bytes = bytes;
+  asked.splits = splits;
   asked.peer = kind == CallKind::broadcast || kind == CallKind::reduce ? 0 : -1;
   Ran ran{lower::make_call(asked, {"group", ranks}, machine, placement, forced)};
   ran.closed_ps = lower::alone_ps(ran.call, machine, lower::shape_of(ranks, machine, placement));
@@ -160,6 +162,82 @@ TEST(Rooted, IsNeverSlowerThanAnAllReduce) {
       }
     }
   }
+}
+
+TEST(OnASwitch, EveryAlgorithmTakesWhatItsClosedFormSays) {
+  Machine machine = lower::testing::hopper();
+  machine.switch_multicasts = true;
+  for (const int64_t chips : {2, 3, 5, 6, 8}) {
+    Placement placement = placed(machine, 1);
+    placement.chips = placement.ranks = chips;
+    for (const CallKind kind : kReducing) {
+      for (const int64_t bytes : {int64_t(1), int64_t(1) << 20, int64_t(1) << 30}) {
+        for (const char* name : {"", "ring", "rdh"}) {
+          expect_closed_form(run(kind, bytes, machine, placement, name));
+        }
+        if (kind == CallKind::all_gather || kind == CallKind::reduce_scatter) continue;
+        for (const char* name : {"tree", "nvls"}) {
+          expect_closed_form(run(kind, bytes, machine, placement, name));
+        }
+      }
+    }
+    for (const CallKind kind : {CallKind::all_to_all, CallKind::gather, CallKind::scatter}) {
+      expect_closed_form(run(kind, 1 << 20, machine, placement));
+    }
+  }
+}
+
+// log2(16) steps each way, and (n - 1)/n of the buffer over one link each way.
+TEST(OnACube, HalvingAndDoublingUsesOneLinkAtATime) {
+  Machine machine = lower::testing::trainium(1);
+  machine.scale_up = machine::ScaleUp::hypercube;
+  machine.hypercube_axes = 4;
+  machine.hypercube_Bps = Rational::parse("128e9");
+  machine.hop_ps = 0;
+  for (const CallKind kind : kReducing) {
+    expect_closed_form(run(kind, 1 << 26, machine, placed(machine, 1), "rdh"));
+  }
+  const Ran ran = run(CallKind::all_reduce, 1 << 26, machine, placed(machine, 1), "rdh");
+  EXPECT_NEAR(double(ran.simulated_ps), 8 * 1.5e6 + 2 * 15.0 / 16 * (1 << 26) / 128e9 * 1e12, 8);
+}
+
+// A ring of 4 along each axis: 2 parts of B/4 on a link, one axis after the other.
+TEST(AllToAll, AxisByAxisTakesTheSumOfItsAxes) {
+  const Machine machine = lower::testing::trainium(4);
+  const int64_t bytes = 1 << 26;
+  const Ran axes =
+      run(CallKind::all_to_all, bytes, machine, placed(machine, 1), "dimension_ordered");
+  const auto axis_ps = [&](int64_t gigabytes) {
+    return double(bytes) / 2 / double(gigabytes) * 1e3;
+  };
+  EXPECT_NEAR(double(axes.simulated_ps), 3 * 1.5e6 + 3 * 2e6 + 2 * axis_ps(128) + axis_ps(64), 3);
+  EXPECT_LT(run(CallKind::all_to_all, bytes, machine, placed(machine, 1)).simulated_ps,
+            axes.simulated_ps);
+}
+
+TEST(AllToAll, UnevenPartsOfOneSizeAreAnEvenOne) {
+  for (const Machine& machine : {lower::testing::trainium(4), servers_of_hopper()}) {
+    const Placement placement = placed(machine, 1);
+    const int64_t part = 12345;
+    const std::vector<int64_t> alike(size_t(placement.ranks), part);
+    EXPECT_NEAR(
+        double(run(CallKind::all_to_all, part * placement.ranks, machine, placement, "", 1, alike)
+                   .simulated_ps),
+        double(run(CallKind::all_to_all, part * placement.ranks, machine, placement).simulated_ps),
+        1);
+  }
+}
+
+// All others send to the one, over its link.
+TEST(AllToAll, AMemberThatGetsMoreIsWaitedFor) {
+  const Machine machine = lower::testing::hopper();
+  const Placement placement = placed(machine, 1);
+  std::vector<int64_t> parts(8, 1000);
+  parts[3] = 37'000'000;
+  const Ran ran = run(CallKind::all_to_all, 37'007'000, machine, placement, "", 1, parts);
+  EXPECT_NEAR(double(ran.simulated_ps), 14e6 + 2 * 1.9e6 + 7 * 37e6 / 370e9 * 1e12, 30);
+  EXPECT_GT(ran.simulated_ps,
+            6 * run(CallKind::all_to_all, 37'007'000, machine, placement).simulated_ps);
 }
 
 }  // namespace

@@ -1,0 +1,66 @@
+// SPDX-License-Identifier: Apache-2.0
+// SPDX-FileCopyrightText: The trnsim authors
+//
+// Everybody sends to everybody. "direct": each part goes straight to its member, so that links
+// carry what the routes put on them. "dimension_ordered": along X to the members that differ only
+// there, then along Y, then along Z, each time all that has to go to that coordinate; as many bytes
+// on the links, one axis after the other, in fewer and larger messages.
+#include "lower/collectives/parts.h"
+
+namespace trnsim::lower::collectives {
+namespace {
+
+// Members of a chip first hand each other what the k-th of them is to carry to all k-th ones.
+Phases along_axes(int64_t bytes, const Site& site) {
+  const machine::Collectives& library = site.machine.chip.collectives;
+  const int64_t per_chip = site.group.members_per_chip;
+  Phases phases;
+  for (int8_t axis = 0; axis < 3; ++axis) {
+    const int64_t extent = site.group.extent[size_t(axis)];
+    if (extent < 2) continue;
+    PhaseTemplate phase = direct(Pattern::axis_all, ceil_div(bytes, extent), 1, site);
+    phase.axis = axis;
+    phases.push_back(phase);
+  }
+  if (per_chip > 1 && bytes > 0) {
+    const int64_t handed = share(bytes, per_chip - 1, per_chip, {1, 1});
+    phases.front().fixed_ps += duration_ps(handed, library.in_chip_copy_Bps);
+  }
+  return phases;
+}
+
+}  // namespace
+
+PhaseTemplate direct(Pattern pattern, int64_t bytes, int64_t steps, const Site& site) {
+  PhaseTemplate phase;
+  phase.pattern = pattern;
+  phase.bytes = share(bytes, 1, 1, site.machine.chip.collectives.link_efficiency);
+  phase.steps = steps;
+  set_latency(phase, direct_step_ps(site.machine.chip.collectives), site.group.pods > 1 ? steps : 0,
+              site.machine);
+  return phase;
+}
+
+Names exchange_names(const Site& site) {
+  const bool is_torus = site.machine.scale_up == machine::ScaleUp::torus;
+  const bool has_axes =
+      is_torus && site.group.chips > 1 && site.group.is_box && site.group.members_per_chip > 0;
+  return has_axes ? Names{"direct", "dimension_ordered"} : Names{"direct"};
+}
+
+Phases exchange_phases(const std::string& name, int64_t bytes, const std::vector<int64_t>& splits,
+                       const Site& site) {
+  if (is_one_chip(site.group, site.machine)) return inside_chip(bytes, site.group, site.machine);
+  if (name == "dimension_ordered") return along_axes(bytes, site);
+  if (splits.empty()) {
+    return {direct(Pattern::pairwise, ceil_div(bytes, site.group.members), 2, site)};
+  }
+  PhaseTemplate phase = direct(Pattern::uneven, 0, 2, site);
+  phase.bytes = 1;
+  for (const int64_t part : splits) {
+    phase.parts.push_back(share(part, 1, 1, site.machine.chip.collectives.link_efficiency));
+  }
+  return {phase};
+}
+
+}  // namespace trnsim::lower::collectives
