@@ -19,10 +19,9 @@ import sys
 import tempfile
 from pathlib import Path
 
-import trnsim
+from programs import compile_cpp, compile_ours
 
 HERE = Path(__file__).resolve().parent
-ROOT = HERE.parent.parent
 PACKAGES = [
     "libsimgrid-dev", "libsimgrid3.32", "libboost1.74-dev", "libboost-context1.74.0",
     "libboost-stacktrace1.74.0", "libns3.37", "libgsl27", "libgslcblas0",
@@ -44,24 +43,6 @@ CASES = [
 LARGE_CASES = [("all-to-all in 16 pods", 64512, 16, (4, 4, 4), 0, 500)]
 
 
-def compile_cpp(source: str, folder: Path, *flags: str) -> Path:
-    program = folder / Path(source).stem
-    subprocess.run(
-        [os.environ.get("CXX", "c++"), "-std=gnu++20", "-O3", "-DNDEBUG", str(HERE / source),
-         *flags, "-o", str(program)],
-        check=True,
-    )  # fmt: skip
-    return program
-
-
-def build_ours(folder: Path) -> Path:
-    library = Path(trnsim.__file__).parent / "lib"
-    return compile_cpp(
-        "network.cpp", folder, f"-I{ROOT / 'csrc'}", f"-L{library}", "-ltrnsim_core",
-        f"-Wl,-rpath,{library}",
-    )  # fmt: skip
-
-
 def build_peer(folder: Path) -> Path:
     """SimGrid unpacked under folder, and our program for it."""
     try:
@@ -78,7 +59,7 @@ def build_peer(folder: Path) -> Path:
     include = folder / "root/usr/include"
     (library,) = (folder / "root/usr/lib").glob("*-linux-gnu")
     return compile_cpp(
-        "peer.cpp", folder, "-isystem", str(include), f"-L{library}", "-lsimgrid",
+        HERE / "peer.cpp", folder, "-isystem", str(include), f"-L{library}", "-lsimgrid",
         f"-Wl,-rpath,{library}", f"-Wl,-rpath-link,{library}",
     )  # fmt: skip
 
@@ -138,7 +119,7 @@ def run() -> list[dict]:
     cases = CASES + (LARGE_CASES if os.environ.get("TRNSIM_BENCHMARK_LARGE") else [])
     with tempfile.TemporaryDirectory() as name:
         folder = Path(name)
-        peer, ours = build_peer(folder), build_ours(folder)
+        peer, ours = build_peer(folder), compile_ours(HERE / "network.cpp", folder)
         rows = []
         for case in cases:
             rows += measure(peer, ours, folder, case)

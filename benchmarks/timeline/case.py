@@ -7,45 +7,19 @@ reference engine, which is slow and stands there once. Hashes are compared in th
 answer that differs is an error.
 """
 
-import csv
-import io
-import os
-import subprocess
 import tempfile
 from pathlib import Path
 
-import trnsim
+from programs import compile_ours, rows_of
 
 HERE = Path(__file__).resolve().parent
-ROOT = HERE.parent.parent
 CHIPS, TASKS, PEER_CHIPS = 4096, 20_000, 128
 BUDGET_RATIO = 40  # times the priority queue
-
-
-def build(folder: Path) -> Path:
-    """Compiles the program against the library that trnsim is using."""
-    library = Path(trnsim.__file__).parent / "lib"
-    program = folder / "timeline"
-    subprocess.run(
-        [os.environ.get("CXX", "c++"), "-std=gnu++20", "-O3", "-DNDEBUG", f"-I{ROOT / 'csrc'}",
-         str(HERE / "timeline.cpp"), f"-L{library}", "-ltrnsim_core", f"-Wl,-rpath,{library}",
-         "-o", str(program)],
-        check=True,
-    )  # fmt: skip
-    return program
-
-
-def measure(program: Path, chips: int, backend: str) -> list[dict]:
-    """Rows of one run of the program."""
-    done = subprocess.run(
-        [str(program), str(chips), str(TASKS), str(PEER_CHIPS), backend],
-        check=True, capture_output=True, text=True,
-    )  # fmt: skip
-    return list(csv.DictReader(io.StringIO(done.stdout)))
 
 
 def run() -> list[dict]:
     """Peer, reference and bulk."""
     with tempfile.TemporaryDirectory() as folder:
-        rows = measure(build(Path(folder)), CHIPS, "cpp")
+        program = compile_ours(HERE / "timeline.cpp", Path(folder))
+        rows = rows_of(program, CHIPS, TASKS, PEER_CHIPS, "cpp")
     return [row | {"budget_ratio": BUDGET_RATIO} for row in rows]
