@@ -140,7 +140,7 @@ void add_scenario(const Scenario& scenario, fold::Job& job) {
 std::vector<std::string> describe(const Scenario& scenario) {
   std::vector<std::string> lines;
   for (const ChipFault& fault : scenario.chips) {
-    lines.push_back("chip " + std::to_string(fault.chip) + " computes " +
+    lines.push_back("engines of chip " + std::to_string(fault.chip) + " take " +
                     number(double(fault.factor) / (1 << 16)) + " times as long" +
                     from_when(fault.time_ps));
   }

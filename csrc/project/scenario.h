@@ -15,7 +15,7 @@ namespace trnsim::project {
 
 struct ChipFault {
   int64_t chip = 0;
-  int32_t factor = 1 << 16;  // computing takes factor / 2^16 times as long
+  int32_t factor = 1 << 16;  // engines take factor / 2^16 times as long; memory and host do not
   int64_t time_ps = 0;       // from then on
 };
 
@@ -43,7 +43,7 @@ machine::Conditions conditions_of(const Scenario& scenario);
 // Throws MachineError for a link that is not there and ProjectError for a chip that no rank uses.
 void add_scenario(const Scenario& scenario, fold::Job& job);
 
-// "chip 5 computes 1.25 times as long", "x+ 0>1 is dead from 3 ms on"
+// "engines of chip 5 take 1.25 times as long", "x+ 0>1 is dead from 3 ms on"
 std::vector<std::string> describe(const Scenario& scenario);
 
 }  // namespace trnsim::project

@@ -132,7 +132,7 @@ def test_faults_are_reported_and_kept_in_the_run_file(tmp_path):
     done = trnsim("run", "--slow-chip", "0=1000", "--out", out, "--json", script)
     assert done.returncode == 0, done.stderr
     document = json.loads(done.stdout)
-    assert document["faults"]["what"] == ["chip 0 computes 1000 times as long"]
+    assert document["faults"]["what"] == ["engines of chip 0 take 1000 times as long"]
     assert document["faults"]["step_time_s_without"] < document["step_time_s"]
     again = json.loads(trnsim("project", "--json", out / "train.trnsim").stdout)
     assert again["faults"] == document["faults"]

@@ -94,6 +94,6 @@ def test_what_makes_no_sense_is_one_line(workload, asked, error, words):
 
 def test_the_report_says_what_is_lost_and_why(workload):
     text = str(step(workload, slow_chips=["5=2"]))
-    assert "chip 5 computes 2 times as long" in text
+    assert "engines of chip 5 take 2 times as long" in text
     without = text[text.index("without ") : text.index("limited by")]
     assert "%" in without and "exposed communication +" in without and "stall" in without

@@ -121,9 +121,7 @@ def title(projection: Projection) -> str:
 def _cost(p: Any) -> str:
     if p.cost_usd_per_step is None:
         return "cost unknown"
-    if p.cost_usd_per_step < 1e-4:  # a row of zeros says nothing
-        return f"{words.money(1e6 * p.cost_usd_per_step)} a million steps"
-    return f"{words.money(p.cost_usd_per_step)} a step"
+    return f"{words.money(1e6 * p.cost_usd_per_step)} a million steps"
 
 
 def _mfu(p: Any) -> str:

@@ -135,6 +135,11 @@ def is_run_file(path: str | os.PathLike[str]) -> bool:
 
 
 def _manifest(path: str | os.PathLike[str]) -> dict[str, Any]:
+    if os.path.isdir(path):
+        inside = sorted(str(file) for file in Path(path).glob("*.trnsim"))
+        raise WorkloadError(
+            f"'{path}' is a folder: give a run file, {' or '.join(inside) or 'NAME.trnsim'}"
+        )
     if not os.path.isfile(path):
         raise WorkloadError(f"no file '{path}': give the path of a run file")
     wrong = f"'{path}' is not a run file: trnsim run --out DIR writes one"
