@@ -81,7 +81,8 @@ def test_the_text_in_a_pipe_is_plain_and_fits(four_chips, columns):
 
 def test_a_terminal_of_eighty_columns_shows_colours_within_them(four_chips):
     buffer = io.StringIO()
-    render_terminal(four_chips, Console(file=buffer, force_terminal=True, width=80))
+    console = Console(file=buffer, force_terminal=True, color_system="standard", width=80)
+    render_terminal(four_chips, console)
     text = buffer.getvalue()
     assert ESCAPE.search(text)
     plain = re.sub("\x1b\\[[0-9;]*m", "", text)

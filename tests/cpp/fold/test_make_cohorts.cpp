@@ -268,7 +268,7 @@ Training random_training(uint64_t seed) {
 
 TEST(MakeCohorts, GivesWhatFoldingEveryRankGives) {
   int64_t ranks = 0, classes = 0;
-  for (uint64_t seed = 0; seed < 1000; ++seed) {
+  for (uint64_t seed = 0; seed < scenes::seeds(1000); ++seed) {
     SCOPED_TRACE("seed " + std::to_string(seed));
     Training training = random_training(seed);
     const Job job = training.job();
