@@ -23,6 +23,7 @@ import numpy as np
 
 from trnsim import _core, fold, lower
 from trnsim import machine as machines
+from trnsim.simulate import simulate_system
 
 LAYERS, WIDTH, TOKENS, MICRO_BATCHES, POD = 126, 16384, 8192, 4, 64
 HEADS, HEAD, QKV, FEED = 2, 128, 512, 832  # of one of the 64 tensor-parallel ranks
@@ -257,14 +258,6 @@ class Stage:
         })  # fmt: skip
 
 
-def simulate(system: "_core.System", keep_times: bool) -> "_core.Timeline":
-    """The Timeline of a System, on the fastest engine of this host."""
-    return _core.simulate_step(
-        system, _core.Engine.bulk, _core.Backend.automatic, certify=False, use_private=True,
-        keep_times=keep_times, progress=None,
-    )  # fmt: skip
-
-
 def different_ends(every: "_core.Timeline", folded: "_core.Timeline", classes: list[int]) -> int:
     """Tasks of all ranks whose times differ from those of the rank that stands for theirs."""
     return sum(
@@ -299,7 +292,7 @@ def main() -> None:
         if odd == "jitter":  # up to a sixteenth slower, each chip its own
             system = _core.with_jitter(system, seed=1, spread=1 << 12)
         made = time.process_time()
-        timelines.append(simulate(system, way == "both"))
+        timelines.append(simulate_system(system, keep_times=way == "both"))
         ended = time.process_time()
         if each == way or each == "classes":
             row["ranks_simulated"] = len(system.ranks)
