@@ -3,86 +3,33 @@
 #include "fold/blocks.h"
 
 #include <algorithm>
-#include <array>
-#include <set>
-#include <span>
+#include <map>
 #include <unordered_map>
-
-#include "base/hash.h"
 
 namespace trnsim::fold {
 namespace {
 
-// A number for each sequence of values: the same for equal ones, by value. Blocks that are alike
-// ask the same again and again, so the last answers are kept at hand.
-class Histories {
- public:
-  using Values = std::array<int64_t, 3>;
-  int32_t extend(int32_t history, const Values& values) {
-    const Key key{history, values};
-    Answer& recent = recent_[Hash()(key) % recent_.size()];
-    if (recent.next == 0 || recent.key != key) {
-      recent = {key, known_.try_emplace(key, int32_t(known_.size()) + 1).first->second};
-    }
-    return recent.next;
-  }
-
- private:
-  struct Key {
-    int32_t history = 0;
-    Values values = {};
-    bool operator==(const Key&) const = default;
-  };
-  struct Hash {
-    size_t operator()(const Key& key) const {
-      return mix64(uint64_t(key.values[0]) * 0x9e3779b97f4a7c15u +
-                   uint64_t(key.values[1]) * 0xbf58476d1ce4e5b9u +
-                   uint64_t(key.values[2]) * 0x94d049bb133111ebu + uint64_t(key.history));
-    }
-  };
-  struct Answer {
-    Key key;
-    int32_t next = 0;
-  };
-  std::unordered_map<Key, int32_t, Hash> known_;
-  std::array<Answer, 4096> recent_;
-};
-
-// What one communicator of a shape uses, in each block or in all of them at once.
-struct Item {
-  bool is_across = false;
-  std::vector<const Footprint*> footprints;
-  std::vector<int32_t> first_above;  // in uses: links above the blocks have the highest ids
-  std::span<const LinkUse> above(int32_t block) const {
-    return std::span(footprints[size_t(block)]->uses).subspan(size_t(first_above[size_t(block)]));
-  }
-};
+using Use = Profile::Use;
 
 class Classer {
  public:
-  Classer(const Job& job, const Layout& layout, Traces& traces)
+  Classer(const Job& job, const Layout& layout, Profiles& profiles)
       : job_(job),
         layout_(layout),
-        traces_(traces),
+        profiles_(profiles),
         owners_(job, layout),
         blocks_(size_t(layout.count), 0),
         links_(size_t(job.topology.link_count()), 0),
-        sums_(links_.size(), 0) {}
+        told_(blocks_.size()) {}
 
   std::optional<Blocks> find() {
     find_odd();
-    result_.leaves_pod.assign(layout_.tiles.size(), 0);
-    std::set<std::pair<int32_t, Shape>> seen;
-    for (size_t tile = 0; tile < layout_.tiles.size(); ++tile) {
-      result_.leaves_pod[tile] = leaves_pod(layout_.tiles[tile]);
-      if (!result_.leaves_pod[tile]) continue;
-      for (const int32_t call : layout_.tiles[tile].calls) {
-        const size_t phases = phases_of(int32_t(tile), call);
-        for (size_t phase = 0; phase < phases; ++phase) {
-          const Shape shape = traces_.shape_of_phase(int32_t(tile), call, phase);
-          if (!seen.insert({int32_t(tile), shape}).second) continue;
-          if (!add_item(int32_t(tile), shape)) return {};
-        }
+    for (int32_t tile = 0; tile < int32_t(layout_.tiles.size()); ++tile) {
+      if (!profiles_.leaves_pod(tile)) continue;
+      if (layout_.tiles[size_t(tile)].is_across) {
+        look_across(tile);
+      } else {
+        if (!look_inside(tile)) return {};
       }
     }
     refine();
@@ -91,21 +38,6 @@ class Classer {
   }
 
  private:
-  size_t phases_of(int32_t tile, int32_t call) const {
-    const int64_t first = layout_.tiles[size_t(tile)].members[0] % layout_.size;
-    const int32_t role = layout_.role_of[size_t(first)];
-    return job_.roles[size_t(role)].program->calls[size_t(call)].phases.size();
-  }
-
-  bool leaves_pod(const Tile& tile) const {
-    if (tile.is_across) return true;
-    const auto pod = [&](int32_t rank) {
-      return job_.topology.pod_of(int32_t(job_.placement.chip_of(rank)));
-    };
-    return std::any_of(tile.members.begin(), tile.members.end(),
-                       [&](int32_t rank) { return pod(rank) != pod(tile.members[0]); });
-  }
-
   // Blocks with something odd in them are told apart from all others.
   void find_odd() {
     const auto mark = [&](int32_t block) {
@@ -117,41 +49,72 @@ class Classer {
       const int32_t link = job_.changing_links[i].first, owner = owners_.of(link).block;
       mark(owner);
       if (owner >= 0) continue;
-      links_[size_t(link)] = histories_.extend(0, {-2, int64_t(i), 0});
+      links_[size_t(link)] = histories_.extend(first_of(link), {-2, int64_t(i), 0});
     }
   }
 
-  void extend_block(int32_t block, const Histories::Values& values) {
-    blocks_[size_t(block)] = histories_.extend(blocks_[size_t(block)], values);
+  // Tells blocks apart by what told_ says of each, and forgets it.
+  void tell_apart(const Histories::Values& by) {
+    const bool are_alike =
+        std::all_of(told_.begin(), told_.end(), [&](const auto& of) { return of == told_[0]; });
+    for (size_t block = 0; block < blocks_.size(); ++block) {
+      auto& told = told_[block];
+      if (!are_alike) {
+        int32_t& history = blocks_[block];
+        history = histories_.extend(history, by);
+        for (const auto& values : told) history = histories_.extend(history, values);
+      }
+      told.clear();
+    }
   }
   void extend_link(int32_t link, const Histories::Values& values) {
     int32_t& history = links_[size_t(link)];
-    if (history == 0) history = histories_.extend(0, {-3, job_.topology.link(link).rate, 0});
+    if (history == 0) history = first_of(link);
     history = histories_.extend(history, values);
   }
+  // Its rate, whatever the rate of its tier.
+  int32_t first_of(int32_t link) {
+    const int32_t of_tier = histories_.extend(0, {-3, int64_t(job_.topology.tier(link)), 0});
+    const auto fault = job_.topology.faults().find(link);
+    if (fault == job_.topology.faults().end()) return of_tier;
+    return histories_.extend(of_tier, {-4, fault->second.numerator, fault->second.denominator});
+  }
 
-  bool add_item(int32_t tile, const Shape& shape) {
-    const bool is_across = layout_.tiles[size_t(tile)].is_across;
-    const int64_t number = int64_t(items_.size());
-    Item& item = items_.emplace_back();
-    item.is_across = is_across;
-    for (int32_t block = 0; block < (is_across ? 1 : layout_.count); ++block) {
-      const Footprint& footprint = traces_.of(tile, shape, block);
-      item.footprints.push_back(&footprint);
-      if (!is_across) extend_block(block, {-4, footprint.hops, footprint.critical_count});
-      size_t i = 0;
-      for (; i < footprint.uses.size(); ++i) {
-        const LinkUse& use = footprint.uses[i];
-        const LinkOwners::Place owner = owners_.of(use.link);
-        if (owner.block < 0) break;
-        if (!is_across && owner.block != block) return false;
-        extend_block(owner.block, {number, owner.place, use.weight});
+  // A tile that is like an earlier one tells the same blocks apart.
+  void look_across(int32_t tile) {
+    const bool is_first = profiles_.first_like(tile) == tile;
+    profiles_.visit(tile, 0, [&](const Use& use) {
+      const LinkOwners::Place owner = owners_.of(use.link);
+      if (owner.block < 0) {
+        extend_link(use.link, {-5, tile, use.kind});
+      } else if (is_first) {
+        told_[size_t(owner.block)].push_back({owner.place, use.kind, 0});
       }
-      item.first_above.push_back(int32_t(i));
-      if (!is_across) continue;
-      for (const LinkUse& use : item.above(0)) extend_link(use.link, {number, 0, use.weight});
+    });
+    if (is_first) tell_apart({-6, tile, 0});
+  }
+
+  // False when it uses links of another block.
+  bool look_inside(int32_t tile) {
+    inside_.push_back(tile);
+    const bool is_first = profiles_.first_like(tile) == tile;
+    bool stays = true;
+    for (int32_t block = 0; block < layout_.count && is_first; ++block) {
+      auto& told = told_[size_t(block)];
+      const Profile& profile = profiles_.of(tile, block);
+      for (const FootprintSize& size : profile.sizes) {
+        told.push_back({size.hops, 0, 0});
+        for (const int64_t sends : size.most_sends) told.push_back({sends, 0, 0});
+      }
+      for (const Use& use : profile.uses) {
+        const LinkOwners::Place owner = owners_.of(use.link);
+        if (owner.block < 0) continue;
+        stays &= owner.block == block;
+        told.push_back({owner.place, use.kind, 1});
+      }
     }
-    return true;
+    if (is_first) tell_apart({-6, tile, 0});
+    return stays;
   }
 
   // Links follow from the classes of blocks, so that nothing more happens when these stay.
@@ -167,52 +130,70 @@ class Classer {
     std::sort(classes.begin(), classes.end());
     return size_t(std::unique(classes.begin(), classes.end()) - classes.begin());
   }
-  // Sums over the blocks of a class, class by class in the order of their lowest block.
+
+  // What the blocks of a class send, class by class in the order of their lowest block.
   void refine_links() {
-    std::map<int32_t, std::vector<int32_t>> members;
-    std::vector<int32_t> order;
+    std::unordered_map<int32_t, size_t> index;
+    std::vector<std::vector<int32_t>> members;
     for (size_t block = 0; block < blocks_.size(); ++block) {
-      auto& of = members[blocks_[block]];
-      if (of.empty()) order.push_back(blocks_[block]);
-      of.push_back(int32_t(block));
+      const auto [found, is_new] = index.try_emplace(blocks_[block], members.size());
+      if (is_new) members.emplace_back();
+      members[found->second].push_back(int32_t(block));
     }
-    std::vector<int32_t> touched;
-    for (size_t number = 0; number < items_.size(); ++number) {
-      const Item& item = items_[number];
-      if (item.is_across) continue;
-      for (size_t c = 0; c < order.size(); ++c) {
-        for (const int32_t block : members[order[c]]) {
-          for (const LinkUse& use : item.above(block)) {
-            if (sums_[size_t(use.link)] == 0) touched.push_back(use.link);
-            sums_[size_t(use.link)] += use.weight;
-          }
-        }
-        for (const int32_t link : touched) {
-          extend_link(link, {int64_t(number), int64_t(c), sums_[size_t(link)]});
-          sums_[size_t(link)] = 0;
-        }
-        touched.clear();
+    std::map<int32_t, std::vector<Sent>> sent;  // by tile that is its own first
+    for (const int32_t tile : inside_) {
+      const int32_t first = profiles_.first_like(tile);
+      if (first == tile) sent[tile] = find_sent(tile, members);
+      for (const Sent& of : sent[first]) {
+        extend_link(profiles_.moved(tile, of.link), {-7, tile, of.what});
       }
     }
   }
 
-  // The set of classes of links above that each communicator of the block sees.
-  void refine_blocks() {
-    std::vector<int32_t> classes;
-    for (size_t number = 0; number < items_.size(); ++number) {
-      const Item& item = items_[number];
-      if (item.is_across) continue;
-      for (int32_t block = 0; block < layout_.count; ++block) {
-        classes.clear();
-        for (const LinkUse& use : item.above(block)) {
-          classes.push_back(links_[size_t(use.link)]);
+  // What the blocks of one class put on a link above, as a history of the class and the kinds.
+  struct Sent {
+    int32_t link = 0, what = 0;
+  };
+  std::vector<Sent> find_sent(int32_t tile, const std::vector<std::vector<int32_t>>& members) {
+    std::vector<Sent> sent;
+    std::vector<Use> uses;
+    for (size_t c = 0; c < members.size(); ++c) {
+      uses.clear();
+      for (const int32_t block : members[c]) {
+        visit_above(tile, block, [&](const Use& use) { uses.push_back(use); });
+      }
+      std::sort(uses.begin(), uses.end());
+      for (size_t i = 0; i < uses.size(); ++i) {
+        if (i == 0 || uses[i].link != uses[i - 1].link) {
+          sent.push_back({uses[i].link, histories_.extend(0, {-8, int64_t(c), 0})});
         }
-        std::sort(classes.begin(), classes.end());
-        classes.erase(std::unique(classes.begin(), classes.end()), classes.end());
-        extend_block(block, {-5, int64_t(number), 0});
-        for (const int32_t c : classes) extend_block(block, {-6, c, 0});
+        sent.back().what = histories_.extend(sent.back().what, {uses[i].kind, 0, 0});
       }
     }
+    return sent;
+  }
+
+  // The set of classes of links above that each communicator of the block sees by each shape.
+  void refine_blocks() {
+    std::vector<Use> seen;
+    for (const int32_t tile : inside_) {
+      for (int32_t block = 0; block < layout_.count; ++block) {
+        seen.clear();
+        visit_above(tile, block,
+                    [&](const Use& use) { seen.push_back({links_[size_t(use.link)], use.kind}); });
+        std::sort(seen.begin(), seen.end());
+        seen.erase(std::unique(seen.begin(), seen.end()), seen.end());
+        for (const Use& of : seen) told_[size_t(block)].push_back({of.link, of.kind, 0});
+      }
+      tell_apart({-9, tile, 0});
+    }
+  }
+
+  template <class Visit>
+  void visit_above(int32_t tile, int32_t block, const Visit& visit) {
+    profiles_.visit(tile, block, [&](const Use& use) {
+      if (owners_.is_above(use.link)) visit(use);
+    });
   }
 
   void number_classes() {
@@ -232,40 +213,16 @@ class Classer {
 
   const Job& job_;
   const Layout& layout_;
-  Traces& traces_;
+  Profiles& profiles_;
   LinkOwners owners_;
   Histories histories_;
-  std::vector<int32_t> blocks_, links_;  // history of each; 0 = nothing is known
-  std::vector<int64_t> sums_;            // by link, scratch
-  std::vector<Item> items_;
+  std::vector<int32_t> blocks_, links_;               // history of each; 0 = nothing is known
+  std::vector<int32_t> inside_;                       // tiles inside blocks that leave a pod
+  std::vector<std::vector<Histories::Values>> told_;  // scratch, by block
   Blocks result_;
 };
 
 }  // namespace
-
-Traces::Traces(const Job& job, const Layout& layout)
-    : layout_(layout),
-      job_(job),
-      geometry_{job.topology, job.placement, machine::used_torus(job.machine, job.placement.chips)},
-      tracer_(geometry_) {}
-
-const Footprint& Traces::of(int32_t tile, const Shape& shape, int32_t block) {
-  auto& of_block = footprints_[{tile, shape}];
-  const Tile& traced = layout_.tiles[size_t(tile)];
-  if (of_block.empty()) of_block.resize(traced.is_across ? 1 : size_t(layout_.count));
-  auto& footprint = of_block[size_t(block)];
-  if (!footprint) footprint = tracer_.trace(shape, layout_.ranks_of(traced, block));
-  return *footprint;
-}
-
-Shape Traces::shape_of_phase(int32_t tile, int32_t call, size_t phase) const {
-  const int64_t first = layout_.tiles[size_t(tile)].members[0] % layout_.size;
-  const lower::Program& program = *job_.roles[size_t(layout_.role_of[size_t(first)])].program;
-  const lower::CallTemplate& called = program.calls[size_t(call)];
-  const workload::RankPattern& ranks = program.groups[size_t(called.group)].ranks;
-  const int64_t root = called.peer < 0 ? 0 : std::max<int64_t>(0, ranks.index_of(called.peer));
-  return shape_of(called.phases[phase], root);
-}
 
 LinkOwners::LinkOwners(const Job& job, const Layout& layout)
     : topology_(job.topology),
@@ -307,12 +264,10 @@ int32_t LinkOwners::moved(int32_t link, int64_t blocks) const {
   return int32_t(link + blocks * (link < fabric_from_ ? links_of_block_ : fabric_links_of_block_));
 }
 
-Blocks one_block(const Layout& layout) {
-  return {{0}, {0}, {}, std::vector<uint8_t>(layout.tiles.size(), 0)};
-}
+Blocks one_block() { return {{0}, {0}, {}}; }
 
-std::optional<Blocks> class_blocks(const Job& job, const Layout& layout, Traces& traces) {
-  return Classer(job, layout, traces).find();
+std::optional<Blocks> class_blocks(const Job& job, const Layout& layout, Profiles& profiles) {
+  return Classer(job, layout, profiles).find();
 }
 
 }  // namespace trnsim::fold

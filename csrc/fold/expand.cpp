@@ -32,30 +32,71 @@ Shape shape_of(const lower::PhaseTemplate& phase, int64_t root) {
           phase.distance, is_rooted ? root : 0, phase.parts};
 }
 
+TierRates rates_of(const machine::Topology& topology) {
+  TierRates rates;
+  for (size_t tier = 0; tier < rates.size(); ++tier) {
+    rates[tier] = topology.healthy_rate(machine::Tier(tier));
+  }
+  return rates;
+}
+
+int64_t critical_sends(const FootprintSize& size, const TierRates& rates) {
+  int64_t critical = 0, critical_rate = 1;
+  for (size_t tier = 0; tier < rates.size(); ++tier) {
+    const int64_t sends = size.most_sends[tier];
+    if (sends == 0) continue;
+    const int128 left = int128(sends) * critical_rate, right = int128(critical) * rates[tier];
+    if (left > right || (left == right && sends < critical)) {
+      critical = sends;
+      critical_rate = rates[tier];
+    }
+  }
+  return critical;
+}
+
+int64_t weight_of(int64_t sends, int64_t critical_sends) {
+  return std::max<int64_t>(1, int64_t(int128(sends) * kWeightOne / critical_sends));
+}
+
 Tracer::Tracer(const Geometry& geometry)
-    : geometry_(geometry), counts_(size_t(geometry.topology.link_count()), 0) {}
+    : geometry_(geometry),
+      counts_(size_t(geometry.topology.link_count()), 0),
+      counted_(counts_.size()) {}
+
+void Tracer::look_at(const std::vector<int32_t>& members) {
+  if (members == members_) return;
+  members_ = members;
+  splits_.clear();
+  chips_.clear();
+  for (const int32_t member : members) {
+    chips_.push_back(int32_t(geometry_.placement.chip_of(member)));
+  }
+}
 
 void Tracer::count(int32_t link, int64_t sends) {
   int64_t& count = counts_[size_t(link)];
-  if (count == 0) touched_.push_back(link);
+  if (count == 0) {
+    counted_.add(link);
+    ++counted_size_;
+  }
   count += sends;
 }
 
-void Tracer::send_chip(int32_t from, int32_t to, int64_t sends) {
+void Tracer::send(int32_t from_chip, int32_t to_chip, int64_t sends) {
   route_.clear();
-  geometry_.topology.route(from, to, route_);
+  geometry_.topology.route(from_chip, to_chip, route_);
   for (const int32_t link : route_) count(link, sends);
   hops_ = std::max(hops_, int64_t(route_.size()));
 }
 
 // Members on chips of one pod that differ only on `axis`, each chip's k-th member, form a ring in
 // the order of that coordinate, or send to one another.
-void Tracer::trace_axes(int8_t axis, bool all, const std::vector<int32_t>& members) {
+void Tracer::trace_axes(int8_t axis, bool all) {
   TRN_ASSERT(axis >= 0 && axis < 3, "an axis is X, Y or Z");
   std::map<int32_t, int64_t> members_of_chip;
-  for (const int32_t member : members) ++members_of_chip[chip_of(member)];
+  for (const int32_t chip : chips_) ++members_of_chip[chip];
   using Ring = std::pair<std::array<int64_t, 4>, int64_t>;  // coordinates but one, k
-  std::map<Ring, std::vector<int32_t>> rings;
+  std::map<Ring, Chips> rings;
   for (const auto& [chip, count] : members_of_chip) {  // chips ascend, and so does the coordinate
     auto at = coordinates(chip, geometry_);
     at[size_t(axis)] = 0;
@@ -65,68 +106,73 @@ void Tracer::trace_axes(int8_t axis, bool all, const std::vector<int32_t>& membe
     const size_t count = ring.size();
     if (count < 2) continue;
     for (size_t i = 0; i < count; ++i) {
-      for (size_t on = 1; all && on < count; ++on) send_chip(ring[i], ring[(i + on) % count]);
+      for (size_t on = 1; all && on < count; ++on) send(ring[i], ring[(i + on) % count]);
       if (all) continue;
-      send_chip(ring[i], ring[(i + 1) % count]);
-      send_chip(ring[i], ring[(i + count - 1) % count]);
+      send(ring[i], ring[(i + 1) % count]);
+      send(ring[i], ring[(i + count - 1) % count]);
     }
   }
 }
 
-std::vector<std::vector<int32_t>> Tracer::split(lower::Scope scope,
-                                                const std::vector<int32_t>& members) const {
-  if (scope == lower::Scope::group) return {members};
-  std::vector<std::vector<int32_t>> pods;  // in order of appearance
-  std::map<int64_t, size_t> index;
-  for (const int32_t member : members) {
-    const int64_t pod = geometry_.topology.pod_of(chip_of(member));
-    const auto [found, is_new] = index.try_emplace(pod, pods.size());
-    if (is_new) pods.emplace_back();
-    pods[found->second].push_back(member);
+const std::vector<Tracer::Chips>& Tracer::split(lower::Scope scope) {
+  const auto [found, is_new] = splits_.try_emplace(scope);
+  std::vector<Chips>& sets = found->second;
+  if (!is_new) return sets;
+  if (scope == lower::Scope::group) {
+    sets = {chips_};
+    return sets;
   }
-  if (scope == lower::Scope::pod) return pods;
-  std::vector<std::vector<int32_t>> places(pods[0].size());
-  for (const auto& pod : pods) {
-    TRN_ASSERT(pod.size() == places.size(), "pods of one group hold the same number of members");
-    for (size_t place = 0; place < places.size(); ++place) places[place].push_back(pod[place]);
+  std::vector<Chips> pods = by_pod();
+  if (scope == lower::Scope::pod) {
+    sets = std::move(pods);
+    return sets;
   }
-  return places;
+  sets.resize(pods[0].size());  // the members at one place of their pods
+  for (const Chips& pod : pods) {
+    TRN_ASSERT(pod.size() == sets.size(), "pods of one group hold the same number of members");
+    for (size_t place = 0; place < sets.size(); ++place) sets[place].push_back(pod[place]);
+  }
+  return sets;
 }
 
-void Tracer::trace_trees(bool up, const std::vector<int32_t>& members) {
-  const auto count = int64_t(members.size());
+// In order of appearance.
+std::vector<Tracer::Chips> Tracer::by_pod() const {
+  std::vector<Chips> pods;
+  std::map<int64_t, size_t> index;
+  for (const int32_t chip : chips_) {
+    const auto [found, is_new] = index.try_emplace(geometry_.topology.pod_of(chip), pods.size());
+    if (is_new) pods.emplace_back();
+    pods[found->second].push_back(chip);
+  }
+  return pods;
+}
+
+void Tracer::trace_trees(bool up, const Chips& chips) {
+  const auto count = int64_t(chips.size());
   for (const int tree : {0, 1}) {
     for (int64_t i = 0; i < count; ++i) {
       const int64_t parent = lower::tree_parent(i, count, tree);
       if (parent < 0) continue;
-      const int32_t child = members[size_t(i)], above = members[size_t(parent)];
+      const int32_t child = chips[size_t(i)], above = chips[size_t(parent)];
       up ? send(child, above) : send(above, child);
     }
   }
 }
 
-void Tracer::trace_uneven(const std::vector<int64_t>& parts, const std::vector<int32_t>& members) {
-  TRN_ASSERT(parts.size() == members.size(), "a part for every member");
-  for (const int32_t from : members) {
-    for (size_t to = 0; to < members.size(); ++to) {
-      if (from != members[to] && parts[to] > 0) send(from, members[to], parts[to]);
+void Tracer::trace_uneven(const std::vector<int64_t>& parts) {
+  TRN_ASSERT(parts.size() == chips_.size(), "a part for every member");
+  for (size_t from = 0; from < chips_.size(); ++from) {
+    for (size_t to = 0; to < chips_.size(); ++to) {
+      if (from != to && parts[to] > 0) send(chips_[from], chips_[to], parts[to]);
     }
   }
 }
 
-void Tracer::trace_multicast(const std::vector<int32_t>& members) {
-  std::vector<int32_t> chips;
-  for (const int32_t member : members) chips.push_back(chip_of(member));
-  geometry_.topology.multicast(chips, route_);
-  for (const int32_t link : route_) count(link);
-  hops_ = std::max<int64_t>(hops_, 2);
-}
-
-void Tracer::trace_ring(bool both, const std::vector<int32_t>& members) {
-  const size_t count = members.size();
+void Tracer::trace_ring(bool both, const Chips& chips) {
+  const size_t count = chips.size();
   for (size_t i = 0; i < count; ++i) {
-    send(members[i], members[(i + 1) % count]);
-    if (both) send(members[i], members[(i + count - 1) % count]);
+    send(chips[i], chips[(i + 1) % count]);
+    if (both) send(chips[i], chips[(i + count - 1) % count]);
   }
 }
 
@@ -146,9 +192,8 @@ void Tracer::count_neighbour(int32_t link) {
 }
 
 // A link's load does not grow with ranks per chip.
-void Tracer::trace_spread(uint8_t axes_mask, const std::vector<int32_t>& members) {
-  std::vector<int32_t> chips;
-  for (const int32_t member : members) chips.push_back(chip_of(member));
+void Tracer::trace_spread(uint8_t axes_mask) {
+  Chips chips = chips_;
   std::sort(chips.begin(), chips.end());
   chips.erase(std::unique(chips.begin(), chips.end()), chips.end());
   for (const int32_t chip : chips) {
@@ -163,53 +208,57 @@ void Tracer::trace_spread(uint8_t axes_mask, const std::vector<int32_t>& members
 
 Footprint Tracer::trace(const Shape& shape, const std::vector<int32_t>& members) {
   if (members.size() < 2) return {};
+  look_at(members);
   switch (shape.pattern) {
     case Pattern::axis_ring:
     case Pattern::axis_all:
-      trace_axes(shape.axis, shape.pattern == Pattern::axis_all, members);
+      trace_axes(shape.axis, shape.pattern == Pattern::axis_all);
       break;
     case Pattern::uneven:
-      trace_uneven(shape.parts, members);
+      trace_uneven(shape.parts);
       break;
     case Pattern::multicast:
       route_.clear();
-      trace_multicast(members);
+      geometry_.topology.multicast(chips_, route_);
+      for (const int32_t link : route_) count(link);
+      hops_ = std::max<int64_t>(hops_, 2);
       break;
     case Pattern::axes_spread:
-      trace_spread(shape.axes_mask, members);
+      trace_spread(shape.axes_mask);
       break;
     case Pattern::one_to_all:
     case Pattern::all_to_one:
-      for (size_t i = 0; i < members.size(); ++i) {
+      for (size_t i = 0; i < chips_.size(); ++i) {
         if (int64_t(i) == shape.root) continue;
-        const int32_t other = members[i], at = members[size_t(shape.root)];
+        const int32_t other = chips_[i], at = chips_[size_t(shape.root)];
         shape.pattern == Pattern::one_to_all ? send(at, other) : send(other, at);
       }
       break;
     case Pattern::message:
-      return trace_message(members[0], members[1]);
+      send(chips_[0], chips_[1]);
+      break;
     case Pattern::none:
       break;
     default:
-      for (const auto& joined : split(shape.scope, members)) trace_joined(shape, joined);
+      for (const Chips& joined : split(shape.scope)) trace_joined(shape, joined);
   }
   return finish();
 }
 
 // Patterns among the members that a scope joins.
-void Tracer::trace_joined(const Shape& shape, const std::vector<int32_t>& members) {
-  const size_t count = members.size();
+void Tracer::trace_joined(const Shape& shape, const Chips& chips) {
+  const size_t count = chips.size();
   if (count < 2) return;
   switch (shape.pattern) {
     case Pattern::ring:
     case Pattern::ring_both:
-      return trace_ring(shape.pattern == Pattern::ring_both, members);
+      return trace_ring(shape.pattern == Pattern::ring_both, chips);
     case Pattern::to_parents:
     case Pattern::to_children:
-      return trace_trees(shape.pattern == Pattern::to_parents, members);
+      return trace_trees(shape.pattern == Pattern::to_parents, chips);
     case Pattern::pairwise:
-      for (const int32_t from : members) {
-        for (const int32_t to : members) {
+      for (const int32_t from : chips) {
+        for (const int32_t to : chips) {
           if (from != to) send(from, to);
         }
       }
@@ -217,12 +266,12 @@ void Tracer::trace_joined(const Shape& shape, const std::vector<int32_t>& member
     case Pattern::exchange:
       for (size_t i = 0; i < count; ++i) {
         const size_t peer = i ^ size_t(shape.distance);
-        if (peer != i && peer < count) send(members[i], members[peer]);
+        if (peer != i && peer < count) send(chips[i], chips[peer]);
       }
       return;
     case Pattern::shift:
       for (size_t i = 0; i < count; ++i) {
-        send(members[i], members[(i + size_t(shape.distance)) % count]);
+        send(chips[i], chips[(i + size_t(shape.distance)) % count]);
       }
       return;
     default:
@@ -230,61 +279,27 @@ void Tracer::trace_joined(const Shape& shape, const std::vector<int32_t>& member
   }
 }
 
-// One send, so all links have weight 1, whatever their rates.
-Footprint Tracer::trace_message(int32_t from_rank, int32_t to_rank) {
-  route_.clear();
-  geometry_.topology.route(chip_of(from_rank), chip_of(to_rank), route_);
-  std::sort(route_.begin(), route_.end());
-  Footprint footprint{{route_.empty() ? 0 : 1, int64_t(route_.size())}, {}};
-  footprint.uses.reserve(route_.size());
-  for (const int32_t link : route_) footprint.uses.push_back({link, kWeightOne});
-  return footprint;
-}
-
-// Ascending. Where they are many it is quicker to look at all links than to sort them.
-void Tracer::order_touched() {
-  constexpr size_t kMany = 32;
-  if (touched_.size() < counts_.size() / kMany) {
-    std::sort(touched_.begin(), touched_.end());
-    return;
-  }
-  touched_.clear();
-  for (size_t link = 0; link < counts_.size(); ++link) {
-    if (counts_[link] > 0) touched_.push_back(int32_t(link));
-  }
-}
-
 Footprint Tracer::finish() {
   Footprint footprint;
   footprint.hops = std::exchange(hops_, 0);
-  order_touched();
-  int64_t critical_count = 0, critical_rate = 1;
-  for (const int32_t link : touched_) {
-    const int64_t count = counts_[size_t(link)];
-    const int64_t rate = geometry_.topology.link(link).healthy_rate;
-    const int128 left = int128(count) * critical_rate, right = int128(critical_count) * rate;
-    if (left > right || (left == right && count < critical_count)) {
-      critical_count = count;
-      critical_rate = rate;
-    }
-  }
-  footprint.critical_count = critical_count;
-  footprint.uses.reserve(touched_.size());
-  for (const int32_t link : touched_) {
-    const int64_t count = std::exchange(counts_[size_t(link)], 0);
-    const auto weight = int64_t(int128(count) * kWeightOne / critical_count);
-    footprint.uses.push_back({link, std::max<int64_t>(1, weight)});
-  }
-  touched_.clear();
+  footprint.loads.reserve(size_t(std::exchange(counted_size_, 0)));
+  counted_.take([&](int32_t link) {
+    const int64_t sends = std::exchange(counts_[size_t(link)], 0);
+    int64_t& most = footprint.most_sends[size_t(geometry_.topology.tier(link))];
+    most = std::max(most, sends);
+    footprint.loads.push_back({link, sends});
+  });
   return footprint;
 }
 
-Variable size_phase(const lower::PhaseTemplate& phase, const FootprintSize& footprint) {
+Variable size_phase(const lower::PhaseTemplate& phase, const FootprintSize& footprint,
+                    const TierRates& rates) {
   Variable variable;
   variable.latency_ps =
       phase.steps * phase.step_ps + footprint.hops * phase.hop_ps + phase.fixed_ps;
-  if (phase.bytes == 0 || footprint.critical_count == 0) return variable;
-  const int128 bytes = int128(footprint.critical_count) * phase.bytes;
+  const int64_t critical = critical_sends(footprint, rates);
+  if (phase.bytes == 0 || critical == 0) return variable;
+  const int128 bytes = int128(critical) * phase.bytes;
   TRN_CHECK(bytes <= std::numeric_limits<int64_t>::max() / kRateUnitsPerBps, simulate,
             "a transfer of " + std::to_string(phase.bytes) + " bytes a member is too large",
             "use fewer members or a smaller message");

@@ -25,6 +25,7 @@
 namespace trnsim::fold {
 
 struct Layout;
+struct Made;
 
 struct JobRole {
   std::shared_ptr<const lower::Program> program;
@@ -38,13 +39,6 @@ struct OddRank {
   int64_t start_ps = 0;
   std::vector<FactorChange> changes = {};
   bool operator==(const OddRank&) const = default;
-};
-
-// Of the sends of one phase of one communicator: what its bytes and latency follow from.
-struct FootprintSize {
-  int64_t critical_count = 0;  // sends over the critical link; 0 where no link is used
-  int64_t hops = 0;            // the longest route
-  bool operator==(const FootprintSize&) const = default;
 };
 
 struct Job {
@@ -69,12 +63,14 @@ System make_system(const Job& job);
 // System, an exact quotient, is folded further. Where there are no such blocks, all is one block.
 // Cost: one route per send of what leaves a pod, and the ranks of a block for each class.
 //
-// None of that depends on durations, bytes and latencies: a Mould serves every job that differs
-// from its own in these alone, at the cost of folding the blocks that were made.
+// None of that depends on durations, bytes, latencies and the rates of links without faults: a
+// Mould serves every job that differs from its own in these alone, at the cost of folding the
+// blocks that were made.
 class Mould {
  public:
   explicit Mould(const Job& job);
-  // Whether the job has the same ranks, groups and patterns of calls, on the same network.
+  // Whether the job has the same ranks, groups and patterns of calls, on a network of one shape
+  // with the same faults, the same odd ranks, and the same links that change in mid-run.
   bool fits(const Job& job) const;
   // Of a job that fits. class_of_rank is by rank of the job, class_of_link by link of the topology:
   // -1 where nobody uses it; class_of_communicator stays empty.
@@ -88,13 +84,11 @@ class Mould {
   std::map<int32_t, Rational> faults_;
   std::vector<JobRole> roles_;
   std::vector<OddRank> odd_ranks_;
-  std::vector<std::pair<int32_t, std::vector<RateChange>>> changing_links_;
+  std::vector<int32_t> changing_links_;
 
   int64_t block_size_ = 0;
   std::vector<int32_t> class_of_block_;
-  System made_;                       // one block of each class
-  std::vector<FootprintSize> sizes_;  // of its variables
-  std::vector<int32_t> link_made_;    // in made_, by link of the topology; -1 where nobody uses it
+  std::shared_ptr<const Made> made_;
 };
 
 Cohorts make_cohorts(const Job& job);  // Mould(job).cast(job)

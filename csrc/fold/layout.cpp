@@ -272,9 +272,47 @@ std::vector<int32_t> roles_of_ranks(const Job& job) {
   return roles;
 }
 
+void check_odd(const Job& job) {
+  for (const OddRank& odd : job.odd_ranks) {
+    TRN_CHECK(odd.rank >= 0 && odd.rank < job.rank_count, simulate,
+              "there is no rank " + std::to_string(odd.rank),
+              "ranks go from 0 to " + std::to_string(job.rank_count - 1));
+  }
+  for (const auto& [link, changes] : job.changing_links) {
+    TRN_CHECK(link >= 0 && link < job.topology.link_count(), simulate,
+              "there is no link " + std::to_string(link),
+              "links go from 0 to " + std::to_string(job.topology.link_count() - 1));
+  }
+}
+
 std::optional<Layout> lay_out(const Job& job, const std::vector<int32_t>& role_of_rank,
                               int64_t block_size) {
   return LayoutMaker(job, role_of_rank, block_size).make();
+}
+
+std::optional<Layout> find_blocks(const Job& job, const std::vector<int32_t>& role_of_rank) {
+  const int64_t pods = job.topology.pod_count();
+  const int64_t pod_ranks = job.topology.pod_chips() * job.placement.ranks_per_chip;
+  if (job.rank_count != pods * pod_ranks) return {};
+  for (int64_t pods_of_block = 1; pods_of_block < pods; ++pods_of_block) {
+    if (pods % pods_of_block != 0) continue;
+    auto layout = lay_out(job, role_of_rank, pods_of_block * pod_ranks);
+    if (layout) return layout;
+  }
+  return {};
+}
+
+Messages::Messages(const Job& job) {
+  const std::vector<int32_t> roles = roles_of_ranks(job);
+  std::optional<Layout> layout = find_blocks(job, roles);
+  if (!layout) layout = lay_out(job, roles, job.rank_count);
+  layout_ = std::make_shared<const Layout>(std::move(*layout));
+}
+
+int64_t Messages::number_of(int64_t rank, int32_t call) const {
+  const int64_t block = rank / layout_->size, place = rank % layout_->size;
+  return block * int64_t(layout_->tiles.size()) +
+         layout_->tile_of_message[size_t(place)][size_t(call)];
 }
 
 }  // namespace trnsim::fold

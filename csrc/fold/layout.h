@@ -45,10 +45,15 @@ struct Layout {
 
 // By rank. Throws SimulateError unless each rank plays one role.
 std::vector<int32_t> roles_of_ranks(const Job& job);
+// Throws SimulateError unless what is odd or changes is there.
+void check_odd(const Job& job);
 
 // Nothing when the job has no such blocks; throws SimulateError when block_size is all ranks and
 // groups do not tile their roles.
 std::optional<Layout> lay_out(const Job& job, const std::vector<int32_t>& role_of_rank,
                               int64_t block_size);
+
+// Blocks of whole pods, the smallest that the job has; nothing when it has none.
+std::optional<Layout> find_blocks(const Job& job, const std::vector<int32_t>& role_of_rank);
 
 }  // namespace trnsim::fold

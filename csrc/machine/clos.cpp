@@ -66,25 +66,34 @@ class Clos final : public Piece {
   }
 
   Link link(int32_t id) const override {
-    const bool up = id % 2 == 0;
-    Link link{0, 0, Tier::nic_up, port_rate_, port_rate_};
+    Link link{0, 0, tier(id), rate(tier(id)), rate(tier(id))};
     if (id < edge_from_) {
-      link = {id / 2, edge_node(edge_of(id / 2)), Tier::nic_up, nic_rate_, nic_rate_};
+      link.from_node = id / 2;
+      link.to_node = edge_node(edge_of(id / 2));
     } else if (id < middle_from_) {
       const int64_t index = (id - edge_from_) / 2, edge = index / planes_;
       link.from_node = edge_node(edge);
       link.to_node = middle_node(edge / edges_per_cluster_ * planes_ + index % planes_);
-      link.tier = fabric_.has_tor ? Tier::tor_up : Tier::leaf_up;
     } else {
       const int64_t index = (id - middle_from_) / 2, middle = index / tops_per_plane_;
       link.from_node = middle_node(middle);
       link.to_node = top_node(middle % planes_ * tops_per_plane_ + index % tops_per_plane_);
-      link.tier = Tier::leaf_up;
     }
-    if (up) return link;
-    std::swap(link.from_node, link.to_node);
-    link.tier = Tier(int8_t(link.tier) + 1);  // its down
+    if (id % 2 != 0) std::swap(link.from_node, link.to_node);
     return link;
+  }
+
+  Tier tier(int32_t id) const override {
+    Tier up = Tier::leaf_up;
+    if (id < edge_from_) {
+      up = Tier::nic_up;
+    } else if (id < middle_from_ && fabric_.has_tor) {
+      up = Tier::tor_up;
+    }
+    return Tier(int8_t(up) + id % 2);  // its down follows it
+  }
+  int64_t rate(Tier tier) const override {
+    return tier == Tier::nic_up || tier == Tier::nic_down ? nic_rate_ : port_rate_;
   }
 
   const char* link_label(int32_t id) const override {
@@ -145,6 +154,30 @@ class Clos final : public Piece {
       tiers.push_back(Tier::leaf_down);
     }
     return tiers;
+  }
+
+  int64_t plane_of(int32_t link) const override {
+    if (link < edge_from_) return -1;
+    if (link < middle_from_) return (link - edge_from_) / 2 % planes_;
+    return (link - middle_from_) / 2 / tops_per_plane_ % planes_;
+  }
+  int64_t plane_to(int32_t chip) const override { return place_under_edge(chip) % planes_; }
+
+  std::optional<LinkShift> shift_between(int32_t from, int32_t to,
+                                         const Alive& alive) const override {
+    if (fabric_.is_hashed || edge_of(from) != edge_of(to)) return {};
+    for (const int32_t chip : {from, to}) {
+      if (!alive(2 * chip) || !alive(2 * chip + 1)) return {};
+    }
+    const auto planes = int32_t(plane_to(to) - plane_to(from));
+    LinkShift shift{};
+    for (const bool down : {false, true}) {
+      const auto of = [&](Tier up) -> int32_t& { return shift[size_t(up) + size_t(down)]; };
+      of(Tier::nic_up) = 2 * (to - from);
+      of(Tier::tor_up) = 2 * planes;
+      of(Tier::leaf_up) = 2 * planes * int32_t(fabric_.has_tor ? tops_per_plane_ : 1);
+    }
+    return shift;
   }
 
  private:

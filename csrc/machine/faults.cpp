@@ -39,6 +39,9 @@ void Topology::apply(const LinkFault& fault) {
     if (link(id).rate > 0) continue;
     if (dead_.empty()) dead_.assign(size_t(link_count_), false);
     dead_[size_t(id)] = true;
+    if (!is_in_fabric(id)) continue;
+    const int64_t plane = fabric_->plane_of(id - pod_links_from());
+    if (plane >= 0) dead_planes_.insert(plane);
   }
 }
 

@@ -39,6 +39,8 @@ class Hypercube final : public Piece {
     const auto [chip, axis] = ends_[size_t(id)];
     return {chip, chip ^ (1 << axis), kTierOfAxis[axis], rate_, rate_};
   }
+  Tier tier(int32_t id) const override { return kTierOfAxis[ends_[size_t(id)].second]; }
+  int64_t rate(Tier) const override { return rate_; }
   const char* link_label(int32_t id) const override {
     return tier_name(kTierOfAxis[ends_[size_t(id)].second]);
   }

@@ -25,6 +25,8 @@ class Piece {
   int64_t link_count() const { return link_count_; }
   int64_t switch_count() const { return switch_count_; }
   virtual Link link(int32_t id) const = 0;
+  virtual Tier tier(int32_t id) const = 0;    // link(id).tier, at less cost
+  virtual int64_t rate(Tier tier) const = 0;  // of its links without faults
   // What its name begins with: "x+", "up"; empty between switches.
   virtual const char* link_label(int32_t id) const = 0;
   // Of a fabric; the switch of a pod is named after the pod.
@@ -35,6 +37,15 @@ class Piece {
                      std::vector<int32_t>& links) const = 0;
   virtual void links_from(int32_t node, std::vector<int32_t>& links) const = 0;
   virtual std::vector<Tier> tiers() const = 0;
+
+  // Of a fabric: the plane of a link, -1 for a chip's own, and that of the routes to a chip; and
+  // Topology::shift_between where both planes work.
+  virtual int64_t plane_of(int32_t /*link*/) const { return -1; }
+  virtual int64_t plane_to(int32_t /*chip*/) const { return -1; }
+  virtual std::optional<LinkShift> shift_between(int32_t /*from_chip*/, int32_t /*to_chip*/,
+                                                 const Alive&) const {
+    return {};
+  }
 
  protected:
   int64_t chip_count_ = 0, link_count_ = 0, switch_count_ = 0;

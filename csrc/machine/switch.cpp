@@ -24,6 +24,8 @@ class Switch final : public Piece {
     if (id % 2 == 0) return {chip, kSwitch, Tier::switch_up, rate_, rate_};
     return {kSwitch, chip, Tier::switch_down, rate_, rate_};
   }
+  Tier tier(int32_t id) const override { return id % 2 == 0 ? Tier::switch_up : Tier::switch_down; }
+  int64_t rate(Tier) const override { return rate_; }
   const char* link_label(int32_t id) const override { return id % 2 == 0 ? "up" : "down"; }
 
   void links_from(int32_t node, std::vector<int32_t>& links) const override {

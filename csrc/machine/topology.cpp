@@ -108,6 +108,28 @@ std::vector<Tier> Topology::tiers() const {
   return tiers;
 }
 
+std::optional<LinkShift> Topology::shift_between(int32_t from_chip, int32_t to_chip) const {
+  if (!fabric_) return {};
+  for (const int32_t chip : {from_chip, to_chip}) {
+    if (dead_planes_.contains(fabric_->plane_to(chip))) return {};
+  }
+  return fabric_->shift_between(from_chip, to_chip, {dead_, pod_links_from()});
+}
+
+Tier Topology::tier(int32_t link) const {
+  return is_in_fabric(link) ? fabric_->tier(link - pod_links_from())
+                            : pod_->tier(int32_t(link % pod_link_count_));
+}
+
+int64_t Topology::healthy_rate(Tier tier) const {
+  for (const Piece* piece : {pod_.get(), fabric_.get()}) {
+    if (!piece) continue;
+    const std::vector<Tier> tiers = piece->tiers();
+    if (std::find(tiers.begin(), tiers.end(), tier) != tiers.end()) return piece->rate(tier);
+  }
+  return 0;
+}
+
 void Topology::links_from(int32_t node, std::vector<int32_t>& links) const {
   const size_t start = links.size();
   const int64_t index = -1 - int64_t(node), pod_switches = pod_count_ * pod_switches_;

@@ -25,6 +25,8 @@
 #include <cstdint>
 #include <map>
 #include <memory>
+#include <optional>
+#include <set>
 #include <span>
 #include <string>
 #include <vector>
@@ -60,6 +62,9 @@ struct Link {
   int64_t healthy_rate = 0;  // without the Conditions
 };
 
+// By tier, how far ids of links are moved.
+using LinkShift = std::array<int32_t, kTiers>;
+
 struct LinkFault {
   // A link ("x+ 0>1", "nic up 5", "tor 3>leaf 7"), two neighbouring nodes, which means the link
   // from one to the other ("0>1", "leaf 7>tor 3"), or a node, which means all its links both ways
@@ -92,11 +97,18 @@ class Topology {
   std::string link_name(int32_t id) const;
   std::string node_name(int32_t node) const;  // "chip 5", "tor 3"
   std::vector<Tier> tiers() const;            // that have links, ascending
+  Tier tier(int32_t link) const;              // link(id).tier, at less cost
+  int64_t healthy_rate(Tier tier) const;      // of its links; 0 where there are none
 
   // Appends the link ids of the route; nothing when from == to. Throws MachineError when dead links
   // cut the two chips off from each other. Allocates only where dead links leave no regular route.
   void route(int32_t from_chip, int32_t to_chip, std::vector<int32_t>& links) const;
   int64_t hops(int32_t from_chip, int32_t to_chip) const;
+  // A fabric whose routes depend on places alone treats chips under one switch alike: the link ids
+  // of the routes among some chips, one in each pod, moved by the shifts of their pods, where these
+  // are all the same, are those of the routes among the others. Nothing where that is not known, as
+  // with hashed ECMP, or where something on these routes is dead.
+  std::optional<LinkShift> shift_between(int32_t from_chip, int32_t to_chip) const;
   // Appends the links that leave a node, dead or not; with a tier, only those of that tier (torus:
   // one or two; switch: the up link).
   void links_from(int32_t node, std::vector<int32_t>& links) const;
@@ -132,6 +144,7 @@ class Topology {
   std::unique_ptr<Piece> pod_, fabric_;  // fabric_ is null for one pod
   std::map<int32_t, Rational> factors_;  // of slow and dead links
   std::vector<bool> dead_;               // by link; empty when none is
+  std::set<int64_t> dead_planes_;        // of the fabric, with a dead link
 };
 
 // The first `chips` chips of the machine. Throws MachineError with the nearest legal counts, and on

@@ -47,6 +47,8 @@ class Torus final : public Piece {
     const int64_t rate = rates_[end.axis];
     return {end.from, end.to, Tier(end.axis), rate, rate};
   }
+  Tier tier(int32_t id) const override { return Tier(ends_[size_t(id)].axis); }
+  int64_t rate(Tier tier) const override { return rates_[size_t(tier)]; }
   const char* link_label(int32_t id) const override {
     const End& end = ends_[size_t(id)];
     return kLabels[end.axis][end.direction];

@@ -225,4 +225,49 @@ TEST(Clos, refuses_figures_that_do_not_fit) {
   EXPECT_EQ(has(message_of({{"fabric.kind", "ring", "word"}}), "tor_leaf_spine or leaf_spine"), "");
 }
 
+// Of chips in different pods: what is at one place of a pod goes as what is at another, moved.
+TEST(Clos, routes_among_chips_of_one_place_are_moved_to_another) {
+  int64_t moved = 0, hashed = 0;
+  for (const auto& machine : {servers(64), servers(64, 2), servers(64, 4), two_tiers(8),
+                              servers(64, 1, {{"fabric.leaf.links", "non_blocking", "word"}}),
+                              servers(64, 1, {{"fabric.ecmp", "hashed", "word"}})}) {
+    const bool is_hashed = machine.fabric.is_hashed;
+    const int64_t chips = max_chips(machine);
+    for (const std::vector<LinkFault>& faults :
+         {std::vector<LinkFault>{},
+          {{"nic up 9", {0, 1}}},
+          {{"nic down 1", {1, 2}}},
+          {{machine.fabric.has_tor ? "tor 1>leaf 2" : "leaf 1>spine 2", {0, 1}}}}) {
+      const auto topology = make_topology(machine, chips, {faults, 0});
+      std::mt19937 random(7);
+      std::uniform_int_distribution<int32_t> pod(0, int32_t(topology->pod_count()) - 1);
+      for (int i = 0; i < 2000; ++i) {
+        const int32_t a = pod(random) * 4, b = pod(random) * 4, x = pod(random) % 4,
+                      y = pod(random) % 4;
+        const auto from = topology->shift_between(a + x, a + y),
+                   to = topology->shift_between(b + x, b + y);
+        if (a == b || !from || from != to) continue;
+        std::vector<int32_t> expected = route_of(*topology, a + x, b + x);
+        for (int32_t& link : expected) link += (*from)[size_t(topology->tier(link))];
+        ASSERT_EQ(route_of(*topology, a + y, b + y), expected);
+        (is_hashed ? hashed : moved) += 1;
+      }
+    }
+  }
+  EXPECT_GT(moved, 5000);
+  EXPECT_EQ(hashed, 0);
+}
+
+TEST(Clos, says_the_tier_and_rate_of_each_link) {
+  for (const auto& machine : {servers(64), two_tiers(8), servers(64, 2)}) {
+    const auto topology = make_topology(machine, max_chips(machine));
+    for (int32_t id = 0; id < topology->link_count(); ++id) {
+      const Link link = topology->link(id);
+      ASSERT_EQ(topology->tier(id), link.tier);
+      ASSERT_EQ(topology->healthy_rate(link.tier), link.healthy_rate);
+    }
+    EXPECT_EQ(topology->healthy_rate(Tier::w), 0);
+  }
+}
+
 }  // namespace trnsim::machine
