@@ -202,18 +202,15 @@ int64_t alone_ps(const CallTemplate& call, const machine::Machine& machine,
   return collectives::phases_ps(call.phases, machine, shape);
 }
 
-CallTemplate make_call(const workload::Call& call, const workload::Group& group,
-                       const machine::Machine& machine, const machine::Placement& placement,
-                       const std::string& forced) {
+CallTemplate make_call(const workload::Call& call, const GroupShapes& shapes,
+                       const machine::Machine& machine, const std::string& forced) {
   CallTemplate made;
   made.kind = call.kind;
   made.group = call.group;
   made.bytes = call.bytes;
   made.peer = call.peer;
   made.tag = call.tag;
-  const GroupShape shape = shape_of(group.ranks, machine, placement);
-  const GroupShape pod = shape.pods == 1 ? shape : shape_in_pod(group.ranks, machine, placement);
-  collectives::fill(made, call.splits, {shape, pod, machine}, forced);
+  collectives::fill(made, call.splits, {shapes.whole, shapes.in_pod, machine}, forced);
   if (!made.phases.empty()) made.phases.front().fixed_ps += machine.chip.collectives.base_ps;
   return made;
 }

@@ -45,20 +45,21 @@ struct GroupShape {
   bool whole_servers = false;    // every chip of full X-Y planes
   int64_t logical_per_chip = 1;  // what the library counts as ranks on a chip
 };
-GroupShape shape_of(const workload::RankPattern& ranks, const machine::Machine& machine,
-                    const machine::Placement& placement);
-// Of those members that are in the pod of the first.
-GroupShape shape_in_pod(const workload::RankPattern& ranks, const machine::Machine& machine,
-                        const machine::Placement& placement);
+// Of all members, and of those in the pod of the first. Throws LowerError when ranks lie outside
+// the placement. Cost: that of sorting the members.
+struct GroupShapes {
+  GroupShape whole, in_pod;
+};
+GroupShapes shapes_of(const workload::RankPattern& ranks, const machine::Machine& machine,
+                      const machine::Placement& placement);
 
 // Whether there is an algorithm to choose: not for messages, gather and scatter.
 bool has_algorithms(workload::CallKind kind);
 
-// Throws LowerError when ranks lie outside the placement, or the forced algorithm does not suit the
-// group. `forced` is empty to choose by size.
-CallTemplate make_call(const workload::Call& call, const workload::Group& group,
-                       const machine::Machine& machine, const machine::Placement& placement,
-                       const std::string& forced);
+// A call on a group of these shapes. Throws LowerError when the forced algorithm does not suit it.
+// `forced` is empty to choose by size.
+CallTemplate make_call(const workload::Call& call, const GroupShapes& shapes,
+                       const machine::Machine& machine, const std::string& forced);
 
 // Time of the call when nothing else uses its links, by the closed form of its phases: the links of
 // a pod are even, each member has its NIC (or its share of the chip's), and the fabric above is

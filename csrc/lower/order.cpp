@@ -114,8 +114,8 @@ std::vector<int64_t> issue_order(const workload::Workload& workload, const workl
   for (int64_t i = step.begin; i < step.end; ++i) {
     if (!outside.empty() && outside[size_t(i - step.begin)]) continue;
     records.push_back(i);
-    has_side_stream |= workload.records[size_t(i)].stream !=
-                       workload.records[size_t(step.begin)].stream;
+    has_side_stream |=
+        workload.records[size_t(i)].stream != workload.records[size_t(step.begin)].stream;
   }
   return has_side_stream ? Orderer(workload).run(records) : records;
 }

@@ -60,6 +60,7 @@ void make_calls(Emission& emission, Program& program, const machine::Machine& ma
   using Key =
       std::tuple<workload::CallKind, int32_t, int64_t, int32_t, int32_t, std::vector<int64_t>>;
   std::map<Key, int32_t> made;
+  std::map<int32_t, GroupShapes> shapes_of_group;
   const auto& units = emission.plan->units;
   emission.call_template.assign(units.size(), -1);
   emission.call_queue.resize(units.size());
@@ -70,12 +71,16 @@ void make_calls(Emission& emission, Program& program, const machine::Machine& ma
     const Key key{call.kind, call.group, call.bytes, call.peer, call.tag, call.splits};
     const auto [found, added] = made.try_emplace(key, int32_t(program.calls.size()));
     if (added) {
-      const auto& group = emission.workload->groups[size_t(call.group)];
+      const auto [shapes, is_new] = shapes_of_group.try_emplace(call.group);
+      if (is_new) {
+        const auto& ranks = emission.workload->groups[size_t(call.group)].ranks;
+        shapes->second = shapes_of(ranks, machine, placement);
+      }
       const std::string forced = reduces_or_gathers(call.kind) ? algorithm : "";
-      program.calls.push_back(make_call(call, group, machine, placement, forced));
+      program.calls.push_back(make_call(call, shapes->second, machine, forced));
       program.calls.back().record = units[i].record;
       is_flat |= forced.empty() && program.calls.back().algorithm == "ring" &&
-                 shape_of(group.ranks, machine, placement).pods > 1;
+                 shapes->second.whole.pods > 1;
     }
     emission.call_template[i] = found->second;
     emission.call_queue[i] = queue_of(call, collective_streams);

@@ -20,9 +20,10 @@ class CallsOnly {
  public:
   CallsOnly(const machine::Machine& machine, const machine::Placement& placement,
             const std::string& algorithm)
-      : machine_(machine), placement_(placement), algorithm_(algorithm) {
+      : machine_(machine), algorithm_(algorithm) {
     program_->role = "all ranks";
     program_->groups.push_back({"all ranks", {0, {{1, placement.ranks}}, {}}});
+    shapes_ = lower::shapes_of(program_->groups[0].ranks, machine, placement);
   }
   void add(CallKind kind, int64_t bytes, lower::Queue queue) {
     workload::Call call;
@@ -35,8 +36,7 @@ class CallsOnly {
     task.call = int32_t(program_->calls.size());
     task.queue = int32_t(program_->queues.size()) - 1;
     program_->tasks.push_back(task);
-    program_->calls.push_back(
-        lower::make_call(call, program_->groups[0], machine_, placement_, algorithm_));
+    program_->calls.push_back(lower::make_call(call, shapes_, machine_, algorithm_));
   }
   std::shared_ptr<const lower::Program> done() const {
     lower::check_program(*program_);
@@ -45,8 +45,8 @@ class CallsOnly {
 
  private:
   const machine::Machine& machine_;
-  const machine::Placement& placement_;
   const std::string& algorithm_;
+  lower::GroupShapes shapes_;
   std::shared_ptr<lower::Program> program_ = std::make_shared<lower::Program>();
 };
 

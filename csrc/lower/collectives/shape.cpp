@@ -31,7 +31,12 @@ int64_t pod_ranks(const Machine& machine, const Placement& placement) {
 // Members of each pod by their places, in group order.
 std::map<int64_t, std::vector<int64_t>> by_pod(const std::vector<int64_t>& ranks, int64_t of_pod) {
   std::map<int64_t, std::vector<int64_t>> places;
-  for (const int64_t rank : ranks) places[rank / of_pod].push_back(rank % of_pod);
+  std::vector<int64_t>* of_last = nullptr;
+  int64_t last = -1;
+  for (const int64_t rank : ranks) {
+    if (rank / of_pod != last) of_last = &places[last = rank / of_pod];
+    of_last->push_back(rank % of_pod);
+  }
   return places;
 }
 
@@ -50,11 +55,12 @@ void find_pods(GroupShape& shape, const std::vector<int64_t>& ranks, int64_t of_
   shape.members_in_pod = alike ? int64_t(first.size()) : 0;
 }
 
-void find_box(GroupShape& shape, const std::map<int64_t, int64_t>& on_chip, const Machine& machine,
+// Chips ascend; a chip is there once for each member on it.
+void find_box(GroupShape& shape, const std::vector<int64_t>& chips, const Machine& machine,
               const Placement& placement) {
   const auto torus = machine::used_torus(machine, placement.chips);
   std::array<std::set<int64_t>, 3> seen;
-  for (const auto& [chip, count] : on_chip) {
+  for (const int64_t chip : chips) {
     const int64_t at = chip % machine::pod_chips(machine);
     seen[0].insert(at % torus[0]);
     seen[1].insert(at / torus[0] % torus[1]);
@@ -77,36 +83,37 @@ GroupShape shape_of_ranks(const std::vector<int64_t>& ranks, const Machine& mach
                           const Placement& placement) {
   GroupShape shape;
   shape.members = int64_t(ranks.size());
-  std::map<int64_t, int64_t> on_chip;
-  for (const int64_t rank : ranks) ++on_chip[placement.chip_of(rank)];
-  shape.chips = int64_t(on_chip.size());
-  shape.members_per_chip = on_chip.begin()->second;
-  for (const auto& [chip, count] : on_chip) {
+  std::vector<int64_t> chips;
+  chips.reserve(ranks.size());
+  for (const int64_t rank : ranks) chips.push_back(placement.chip_of(rank));
+  std::sort(chips.begin(), chips.end());
+  shape.chips = 0;
+  for (size_t i = 0, next = 0; i < chips.size(); i = next) {
+    while (next < chips.size() && chips[next] == chips[i]) ++next;
+    const auto count = int64_t(next - i);
+    if (shape.chips++ == 0) shape.members_per_chip = count;
     if (count != shape.members_per_chip) shape.members_per_chip = 0;
   }
   find_pods(shape, ranks, pod_ranks(machine, placement));
   if (machine.scale_up == machine::ScaleUp::torus && shape.pods == 1) {
-    find_box(shape, on_chip, machine, placement);
+    find_box(shape, chips, machine, placement);
   }
   return shape;
 }
 
 }  // namespace
 
-GroupShape shape_of(const workload::RankPattern& ranks, const Machine& machine,
-                    const Placement& placement) {
-  return shape_of_ranks(ranks_of(ranks, placement), machine, placement);
-}
-
-GroupShape shape_in_pod(const workload::RankPattern& pattern, const Machine& machine,
-                        const Placement& placement) {
+GroupShapes shapes_of(const workload::RankPattern& pattern, const Machine& machine,
+                      const Placement& placement) {
   const auto ranks = ranks_of(pattern, placement);
+  const GroupShape whole = shape_of_ranks(ranks, machine, placement);
+  if (whole.pods == 1) return {whole, whole};
   const int64_t of_pod = pod_ranks(machine, placement);
   std::vector<int64_t> first;
   for (const int64_t rank : ranks) {
     if (rank / of_pod == ranks[0] / of_pod) first.push_back(rank);
   }
-  return shape_of_ranks(first, machine, placement);
+  return {whole, shape_of_ranks(first, machine, placement)};
 }
 
 }  // namespace trnsim::lower

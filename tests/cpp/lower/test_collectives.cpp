@@ -34,8 +34,9 @@ CallTemplate make(CallKind kind, int64_t bytes, const std::vector<int64_t>& rank
   workload::Call call;
   call.kind = kind;
   call.bytes = bytes;
-  return make_call(call, {"", workload::RankPattern::of(ranks)}, machine,
-                   placed(chips, ranks_per_chip), forced);
+  const auto shapes =
+      shapes_of(workload::RankPattern::of(ranks), machine, placed(chips, ranks_per_chip));
+  return make_call(call, shapes, machine, forced);
 }
 
 TEST(Golden, G9_an_all_gather_of_64_MiB_on_a_server_takes_the_kanga_ring) {
@@ -213,7 +214,8 @@ TEST(Collectives, send_uneven_parts_as_recorded) {
   call.bytes = 600;
   call.splits = {100, 200, 0, 300};
   const CallTemplate made =
-      make_call(call, {"", workload::RankPattern::of(first(4))}, trainium(1), placed(16, 1), "");
+      make_call(call, shapes_of(workload::RankPattern::of(first(4)), trainium(1), placed(16, 1)),
+                trainium(1), "");
   ASSERT_EQ(made.phases.size(), 1u);
   EXPECT_EQ(made.phases[0].pattern, Pattern::uneven);
   EXPECT_EQ(made.phases[0].parts, call.splits);

@@ -69,8 +69,9 @@ Ran run(CallKind kind, int64_t bytes, const Machine& machine, const Placement& p
   asked.bytes = bytes;
   asked.splits = splits;
   asked.peer = kind == CallKind::broadcast || kind == CallKind::reduce ? 0 : -1;
-  Ran ran{lower::make_call(asked, {"group", ranks}, machine, placement, forced)};
-  ran.closed_ps = lower::alone_ps(ran.call, machine, lower::shape_of(ranks, machine, placement));
+  const auto shapes = lower::shapes_of(ranks, machine, placement);
+  Ran ran{lower::make_call(asked, shapes, machine, forced)};
+  ran.closed_ps = lower::alone_ps(ran.call, machine, shapes.whole);
   scenes::ProgramBuilder builder;
   const int32_t stream = builder.queue(lower::QueueKind::collective, 0);
   builder.program.groups.push_back({"group", ranks});
