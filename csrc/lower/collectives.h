@@ -20,7 +20,8 @@
 // one flat "ring".
 //
 // all_reduce = reduce_scatter + all_gather, but for trees. A broadcast or a reduce sends the
-// buffer along a ring or each axis, or is done as an all-reduce where that is faster.
+// buffer in pieces along a ring or each axis, or along cycles over all links of a whole torus
+// ("cycles"), or in parts that are then gathered, which costs what an all-reduce does.
 //
 // An all-to-all goes "direct", with what its uneven splits say where it has any, or, forced, axis
 // by axis of a box ("dimension_ordered"). All else goes direct.

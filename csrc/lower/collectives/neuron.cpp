@@ -168,4 +168,28 @@ Phases torus_broadcast(int64_t bytes, const GroupShape& shape, const Machine& ma
   return phases;
 }
 
+bool has_cycles(const GroupShape& shape, const Machine& machine) {
+  if (machine.scale_up != machine::ScaleUp::torus || !is_regular_box(shape)) return false;
+  for (size_t axis = 0; axis < 3; ++axis) {
+    const int64_t n = shape.extent[axis];
+    if (n > 1 && (n < 3 || n != machine.torus[axis])) return false;
+  }
+  return shape.chips > 1;
+}
+
+Phases cycle_broadcast(int64_t bytes, const GroupShape& shape, const Machine& machine) {
+  PhaseTemplate phase;
+  phase.pattern = Pattern::axes_spread;
+  int64_t axes = 0;
+  for (size_t axis = 0; axis < 3; ++axis) {
+    if (shape.extent[axis] < 2) continue;
+    phase.axes_mask |= uint8_t(1U << axis);
+    ++axes;
+  }
+  phase.bytes = share(bytes, 1, 2 * axes, machine.chip.collectives.link_efficiency);
+  phase.steps = shape.chips - 1;
+  phase.step_ps = machine.chip.collectives.ring_step_ps;
+  return {phase};
+}
+
 }  // namespace trnsim::lower::collectives

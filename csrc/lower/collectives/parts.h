@@ -86,6 +86,12 @@ Phases torus_scatter(const std::string& name, int64_t bytes, const GroupShape& s
                      const machine::Machine& machine);
 // A whole buffer along each axis of the box in turn.
 Phases torus_broadcast(int64_t bytes, const GroupShape& shape, const machine::Machine& machine);
+// Whether the group is all of a torus whose axes close. As many cycles as it has axes then go
+// through every chip and share no link (M. F. Foregger, Discrete Mathematics 24, 1978), and a
+// broadcast sends a part of the buffer along each, both ways, in pieces: no link of the root is
+// idle.
+bool has_cycles(const GroupShape& shape, const machine::Machine& machine);
+Phases cycle_broadcast(int64_t bytes, const GroupShape& shape, const machine::Machine& machine);
 // Copies through the memory of the one chip that all members are on: pod.cpp.
 Phases inside_chip(int64_t bytes, const GroupShape& shape, const machine::Machine& machine);
 bool is_one_chip(const GroupShape& shape, const machine::Machine& machine);

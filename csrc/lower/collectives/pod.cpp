@@ -62,7 +62,11 @@ Phases inside_chip(int64_t bytes, const GroupShape& shape, const Machine& machin
 
 Names pod_names(CallKind kind, const GroupShape& shape, const Machine& machine) {
   if (is_one_chip(shape, machine)) return {"direct"};
-  if (is_torus(machine)) return torus_names(shape);
+  if (is_torus(machine)) {
+    Names names = torus_names(shape);
+    if (is_rooted(kind) && has_cycles(shape, machine)) names.push_back("cycles");
+    return names;
+  }
   if (kind == CallKind::all_gather || kind == CallKind::reduce_scatter) return {"ring", "rdh"};
   if (multicasts(machine)) return {"ring", "rdh", "tree", "nvls"};
   return {"ring", "rdh", "tree"};
@@ -74,6 +78,7 @@ Names pod_choices(CallKind kind, const GroupShape& shape, const Machine& machine
   if (is_rooted(kind)) {
     const bool has_axes = is_torus(machine) && shape.is_box && shape.members_per_chip > 0;
     choices.push_back(has_axes ? "axis_rings" : "ring");
+    if (has_cycles(shape, machine)) choices.push_back("cycles");
   }
   if (is_torus(machine)) {
     add(choices, torus_choices(shape));
@@ -95,6 +100,7 @@ Phases pod_phases(CallKind kind, const std::string& name, int64_t bytes, const G
     return is_rooted(kind) ? phases : from_scatter(kind, phases);
   }
   const machine::Collectives& library = machine.chip.collectives;
+  if (name == "cycles") return cycle_broadcast(bytes, shape, machine);
   if (is_torus(machine)) {
     Phases phases = from_scatter(as_all_reduce(kind), torus_scatter(name, bytes, shape, machine));
     if (!is_rooted(kind) || name != "axis_rings") return phases;

@@ -233,6 +233,47 @@ TEST(Collectives, broadcast_along_each_axis) {
   }
 }
 
+// alpha-beta: (n - 1) steps, and the buffer over all links of the root at once. On a switch the
+// root has one link, and the ring of nccl sends the buffer over it once.
+TEST(Collectives, broadcast_large_buffers_at_the_rate_of_the_root) {
+  const int64_t bytes = int64_t{768} << 20;
+  for (const CallKind kind : {CallKind::broadcast, CallKind::reduce}) {
+    const machine::Machine server = trainium(1), pod = trainium(4), eight = hopper();
+    const CallTemplate plane = make(kind, bytes, first(16), server, 16);
+    EXPECT_EQ(plane.algorithm, "cycles");
+    EXPECT_EQ(alone_ps(plane, server), 15 * 1'500'000 + bytes / 4 * 1000 / 128);
+    const CallTemplate cube = make(kind, bytes, first(64), pod, 64);
+    EXPECT_EQ(cube.algorithm, "cycles");
+    EXPECT_EQ(alone_ps(cube, pod), 63 * 1'500'000 + bytes / 6 * 1000 / 64);  // Z is the slowest
+    const CallTemplate ring = make(kind, bytes, first(8), eight, 8);
+    EXPECT_EQ(ring.algorithm, "ring");
+    const machine::Collectives& nccl = eight.chip.collectives;
+    const int128 slowed = int128(bytes) * nccl.link_efficiency.denominator;
+    const int64_t sent = int64_t(ceil_div<int128>(slowed, nccl.link_efficiency.numerator));
+    EXPECT_EQ(alone_ps(ring, eight), nccl.base_ps + 7 * nccl.ring_step_ps + eight.hop_ps +
+                                         duration_ps(sent, eight.switch_port_Bps));
+  }
+}
+
+// Scatter and all-gather, which cost as much as reduce-scatter and all-gather, and a ring in pieces
+// are what any group can do.
+TEST(Collectives, broadcast_no_slower_than_scatter_and_all_gather_or_a_ring) {
+  const machine::Machine machine = trainium(4);
+  for (const int64_t chips : {2, 3, 4, 16, 32, 48, 64}) {
+    for (int64_t bytes = 8; bytes < int64_t{1} << 31; bytes *= 4) {
+      const auto alone = [&](CallKind kind, const std::string& forced) {
+        return alone_ps(make(kind, bytes, first(chips), machine, chips, 1, forced), machine);
+      };
+      const int64_t chosen = alone(CallKind::broadcast, "");
+      EXPECT_LE(chosen, alone(CallKind::all_reduce, "")) << chips << " " << bytes;
+      EXPECT_LE(chosen, alone(CallKind::all_reduce, "axis_rings")) << chips << " " << bytes;
+      EXPECT_EQ(chosen, alone(CallKind::reduce, ""));
+    }
+  }
+  EXPECT_THROW(make(CallKind::broadcast, 8, first(48), machine, 48, 1, "cycles"), Error);
+  EXPECT_THROW(make(CallKind::all_reduce, 8, first(64), machine, 64, 1, "cycles"), Error);
+}
+
 TEST(Collectives, meet_at_a_barrier_without_a_byte) {
   const machine::Machine machine = trainium(1);
   const CallTemplate call = make(CallKind::barrier, 0, first(16), machine, 16);
