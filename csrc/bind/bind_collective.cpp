@@ -15,7 +15,9 @@ void bind_collective(py::module_& module) {
       .def_readonly("bytes", &CollectiveRun::bytes)
       .def_readonly("algorithm", &CollectiveRun::algorithm)
       .def_readonly("time_ps", &CollectiveRun::time_ps)
-      .def_readonly("uncontended_ps", &CollectiveRun::uncontended_ps);
+      .def_readonly("uncontended_ps", &CollectiveRun::uncontended_ps)
+      .def_readonly("low_ps", &CollectiveRun::low_ps)
+      .def_readonly("high_ps", &CollectiveRun::high_ps);
   module.def("collective_name", [](const std::string& name) {
     return project::collective_name(project::parse_collective(name));
   });
@@ -23,12 +25,12 @@ void bind_collective(py::module_& module) {
       "run_collective",
       [](const std::string& name, const std::vector<int64_t>& sizes,
          const machine::Machine& machine, const machine::Placement& placement,
-         const std::string& algorithm) {
+         const std::string& algorithm, bool interval) {
         return project::run_collective(project::parse_collective(name), sizes, machine, placement,
-                                       algorithm);
+                                       algorithm, interval);
       },
       py::arg("name"), py::arg("sizes"), py::arg("machine"), py::arg("placement"),
-      py::arg("algorithm"), py::call_guard<py::gil_scoped_release>());
+      py::arg("algorithm"), py::arg("interval"), py::call_guard<py::gil_scoped_release>());
   module.def(
       "bus_factor",
       [](const std::string& name, int64_t ranks) {

@@ -7,6 +7,7 @@
 
 #include "fold/job.h"
 #include "lower/collectives.h"
+#include "project/variants.h"
 #include "simulate/timeline.h"
 
 namespace trnsim::project {
@@ -71,7 +72,7 @@ std::vector<CollectiveRun> runs_of(const lower::Program& program,
                                    const simulate::Timeline& timeline) {
   std::vector<CollectiveRun> runs;
   for (const lower::CallTemplate& call : program.calls) {
-    runs.push_back({call.bytes, call.algorithm, 0, 0});
+    runs.push_back({call.bytes, call.algorithm});
   }
   const fold::System& system = *timeline.system;
   for (const simulate::CallSpan& span : timeline.calls) {
@@ -82,6 +83,37 @@ std::vector<CollectiveRun> runs_of(const lower::Program& program,
     run.uncontended_ps = std::max(run.uncontended_ps, alone_ps);
   }
   return runs;
+}
+
+std::vector<CollectiveRun> simulated(CallKind kind, const std::vector<int64_t>& sizes,
+                                     const machine::Machine& machine,
+                                     const machine::Placement& placement,
+                                     const std::string& algorithm) {
+  const auto topology = machine::make_topology(machine, placement.chips);
+  const auto simulate = [&](const std::shared_ptr<const lower::Program>& program) {
+    const fold::Job job = fold::one_role(program, machine, *topology, placement, placement.ranks);
+    return simulate::simulate_step(fold::make_cohorts(job).system, {});
+  };
+  if (kind != CallKind::send) {
+    CallsOnly calls(machine, placement, algorithm);
+    for (const int64_t bytes : sizes) calls.add(kind, bytes, {lower::QueueKind::collective, 0});
+    const auto program = calls.done();
+    return runs_of(*program, simulate(program));
+  }
+  std::vector<CollectiveRun> runs;  // messages do not wait for all others: one size at a time
+  for (const int64_t bytes : sizes) {
+    CallsOnly calls(machine, placement, algorithm);
+    calls.add(CallKind::send, bytes, {lower::QueueKind::send, 1});
+    calls.add(CallKind::recv, bytes, {lower::QueueKind::recv, int32_t(placement.ranks) - 1});
+    const auto program = calls.done();
+    runs.push_back(runs_of(*program, simulate(program)).front());
+  }
+  return runs;
+}
+
+bool moves_transfers(const InputGroup& group) {
+  return group.name == "links" || group.name == "collective latency" ||
+         group.name == "collective efficiency";
 }
 
 }  // namespace
@@ -111,7 +143,7 @@ const char* collective_name(CallKind kind) {
 std::vector<CollectiveRun> run_collective(CallKind kind, const std::vector<int64_t>& sizes,
                                           const machine::Machine& machine,
                                           const machine::Placement& placement,
-                                          const std::string& algorithm) {
+                                          const std::string& algorithm, bool interval) {
   TRN_CHECK(algorithm.empty() || lower::has_algorithms(kind), lower,
             std::string(collective_name(kind)) + " has one algorithm only",
             "leave out the algorithm");
@@ -119,24 +151,19 @@ std::vector<CollectiveRun> run_collective(CallKind kind, const std::vector<int64
             "use 2 ranks or more");
   TRN_CHECK(!sizes.empty() && *std::min_element(sizes.begin(), sizes.end()) > 0, lower,
             "a collective needs sizes of 1 byte or more", "give at least one");
-  const auto topology = machine::make_topology(machine, placement.chips);
-  const auto simulate = [&](const std::shared_ptr<const lower::Program>& program) {
-    const fold::Job job = fold::one_role(program, machine, *topology, placement, placement.ranks);
-    return simulate::simulate_step(fold::make_cohorts(job).system, {});
-  };
-  if (kind != CallKind::send) {
-    CallsOnly calls(machine, placement, algorithm);
-    for (const int64_t bytes : sizes) calls.add(kind, bytes, {lower::QueueKind::collective, 0});
-    const auto program = calls.done();
-    return runs_of(*program, simulate(program));
+  std::vector<CollectiveRun> runs = simulated(kind, sizes, machine, placement, algorithm);
+  std::vector<std::vector<int64_t>> faster(sizes.size()), slower(sizes.size());
+  for (const InputGroup& group : input_groups(machine)) {
+    if (!interval || !moves_transfers(group)) continue;
+    const auto quick = simulated(kind, sizes, group.faster, placement, algorithm);
+    const auto slow = simulated(kind, sizes, group.slower, placement, algorithm);
+    for (size_t i = 0; i < sizes.size(); ++i) {
+      faster[i].push_back(quick[i].time_ps);
+      slower[i].push_back(slow[i].time_ps);
+    }
   }
-  std::vector<CollectiveRun> runs;  // messages do not wait for all others: one size at a time
-  for (const int64_t bytes : sizes) {
-    CallsOnly calls(machine, placement, algorithm);
-    calls.add(CallKind::send, bytes, {lower::QueueKind::send, 1});
-    calls.add(CallKind::recv, bytes, {lower::QueueKind::recv, int32_t(placement.ranks) - 1});
-    const auto program = calls.done();
-    runs.push_back(runs_of(*program, simulate(program)).front());
+  for (size_t i = 0; i < runs.size(); ++i) {
+    combine_interval(runs[i].time_ps, faster[i], slower[i], runs[i].low_ps, runs[i].high_ps);
   }
   return runs;
 }

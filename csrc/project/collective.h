@@ -20,6 +20,7 @@ struct CollectiveRun {
   // The same latencies, and every transfer as if it had its links for itself: the slowest link of
   // each phase at the bytes of one send. What is between the two is lost to contention.
   int64_t uncontended_ps = 0;
+  int64_t low_ps = 0, high_ps = 0;  // by the confidence of the inputs, as of a step
 };
 
 // "all_reduce", and the short names of nccom-test ("allr"); "sendrecv", in which every rank sends
@@ -28,12 +29,13 @@ workload::CallKind parse_collective(const std::string& name);
 const char* collective_name(workload::CallKind kind);
 
 // A call of `kind` over all ranks for each size, in order; rank 0 is the root. algorithm: "" to
-// choose by size. Throws LowerError when the algorithm does not suit.
+// choose by size. Throws LowerError when the algorithm does not suit. Without `interval`, low and
+// high are the time.
 std::vector<CollectiveRun> run_collective(workload::CallKind kind,
                                           const std::vector<int64_t>& sizes,
                                           const machine::Machine& machine,
                                           const machine::Placement& placement,
-                                          const std::string& algorithm);
+                                          const std::string& algorithm, bool interval = true);
 
 // Bus bandwidth over algorithm bandwidth, as nccl-tests define it, for `ranks` ranks.
 Rational bus_factor(workload::CallKind kind, int64_t ranks);

@@ -3,6 +3,7 @@
 """`trnsim collective`: nccom-test's columns from a simulated call."""
 
 import json
+import re
 
 import pytest
 from command import python, trnsim
@@ -25,6 +26,9 @@ def test_the_document_has_what_is_promised():
         assert row["algbw_GBps"] == pytest.approx(row["size_bytes"] / row["time_us"] / 1000)
         assert row["busbw_GBps"] == pytest.approx(row["algbw_GBps"] * 2 * 15 / 16)
         assert row["algorithm"] and 0 <= row["contention_loss"] < 1
+        low, high = row["time_interval_us"]
+        assert low < row["time_us"] < high
+    assert document["interval_basis"] == "inputs (unvalidated)"
 
 
 def test_a_large_all_reduce_takes_what_the_links_take():
@@ -100,12 +104,14 @@ def test_in_a_pipe_the_table_is_plain():
     done = trnsim("collective", "all_reduce", "--ranks", 16, "-b", "8", "-e", "32")
     assert done.returncode == 0, done.stderr
     title, header, *rows, mean = done.stdout.splitlines()
-    assert title == "# all_reduce on trn2: 16 ranks on 16 chips"
+    said = "# all_reduce on trn2: 16 ranks on 16 chips; interval by inputs (unvalidated)"
+    assert title == said
     assert header.split()[:6] == [
         "size(B)", "count(elems)", "type", "time(us)", "algbw(GB/s)", "busbw(GB/s)"
     ]  # fmt: skip
     assert [row.split()[0] for row in rows] == ["8", "16", "32"]
-    assert mean.startswith("Avg bus bandwidth: ")
+    assert all(re.search(r" [0-9.]+ to [0-9.]+$", row) for row in rows)
+    assert re.fullmatch(r"Avg bus bandwidth: [0-9]+\.[0-9]{2} GB/s", mean)  # digits of the table
 
 
 @pytest.mark.parametrize(

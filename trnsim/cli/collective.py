@@ -67,9 +67,12 @@ def collective(
 
         output.JsonOutput().write(asdict(done))
         return
-    typer.echo(f"# {done.op} on {done.machine}: {done.ranks} ranks on {done.chips} chips")
+    typer.echo(
+        f"# {done.op} on {done.machine}: {done.ranks} ranks on {done.chips} chips; interval by "
+        f"{done.interval_basis}"
+    )
     output.print_table(list(HEADER), cells_of(done), right=range(6))
-    typer.echo(f"Avg bus bandwidth: {done.mean_busbw_GBps:.4f} GB/s")
+    typer.echo(f"Avg bus bandwidth: {done.mean_busbw_GBps:.2f} GB/s")
 
 
 def _sizes(first: str, last: str, factor: int) -> list[int]:

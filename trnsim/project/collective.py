@@ -26,6 +26,7 @@ class CollectiveRow:
         algorithm: what was chosen, or forced.
         contention_loss: the share of the time that would not be there if every transfer had its
             links for itself.
+        time_interval_us: lowest and highest, by the confidence of the machine's figures.
     """
 
     size_bytes: int
@@ -34,6 +35,7 @@ class CollectiveRow:
     busbw_GBps: float
     algorithm: str
     contention_loss: float
+    time_interval_us: tuple[float, float]
 
 
 @dataclass(frozen=True)
@@ -45,6 +47,7 @@ class Collective:
     ranks: int
     chips: int
     rows: tuple[CollectiveRow, ...]
+    interval_basis: str = "inputs (unvalidated)"
 
     @property
     def mean_busbw_GBps(self) -> float:
@@ -57,7 +60,7 @@ class Collective:
 
 HEADER = (
     "size(B)", "count(elems)", "type", "time(us)", "algbw(GB/s)", "busbw(GB/s)", "algorithm",
-    "lost to contention",
+    "lost to contention", "interval(us)",
 )  # fmt: skip
 
 
@@ -68,6 +71,7 @@ def cells_of(done: Collective) -> list[list[str]]:
             str(row.size_bytes), str(row.size_bytes), "uint8", f"{row.time_us:.2f}",
             f"{row.algbw_GBps:.2f}", f"{row.busbw_GBps:.2f}", row.algorithm,
             f"{100 * row.contention_loss:.1f} %",
+            "{:.2f} to {:.2f}".format(*row.time_interval_us),
         ]
         for row in done.rows
     ]  # fmt: skip
@@ -83,6 +87,7 @@ def collective(
     ranks_per_chip: int | None = None,
     algorithm: str = "",
     overrides: Iterable[str] | Mapping[str, Any] = (),
+    interval: bool = True,
 ) -> Collective:
     """Simulates one collective over all ranks of a machine, alone, at each size.
 
@@ -95,6 +100,7 @@ def collective(
         chips, ranks, ranks_per_chip: size of the job.
         algorithm: forces one; "" chooses by size, as the machine's library does.
         overrides: figures of the machine to change, as "key=value" or a mapping.
+        interval: simulate again with the machine's figures at their bounds.
 
     Raises:
         MachineError: an unknown machine, or counts that it cannot hold.
@@ -111,7 +117,7 @@ def collective(
     job = make_job(
         machine, chips=chips, ranks=ranks, ranks_per_chip=ranks_per_chip, overrides=overrides
     )
-    runs = _core.run_collective(name, asked, job.machine, job.placement, algorithm)
+    runs = _core.run_collective(name, asked, job.machine, job.placement, algorithm, interval)
     numerator, denominator = _core.bus_factor(name, job.placement.ranks)
     rows = tuple(_row(run, numerator / denominator) for run in runs)
     place = job.placement
@@ -122,5 +128,6 @@ def _row(run: _core.CollectiveRun, bus_factor: float) -> CollectiveRow:
     algbw = 1000 * run.bytes / run.time_ps  # bytes per ps = 1000 GB/s
     loss = 1 - run.uncontended_ps / run.time_ps
     return CollectiveRow(
-        run.bytes, run.time_ps / 1e6, algbw, algbw * bus_factor, run.algorithm, loss
-    )
+        run.bytes, run.time_ps / 1e6, algbw, algbw * bus_factor, run.algorithm, loss,
+        (run.low_ps / 1e6, run.high_ps / 1e6),
+    )  # fmt: skip
