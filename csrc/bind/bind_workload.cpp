@@ -53,7 +53,8 @@ void bind_parts(py::module_& module) {
       .def_readonly("end", &Step::end)
       .def_readonly("optimizer_count", &Step::optimizer_count)
       .def_readonly("whole", &Step::whole)
-      .def_readonly("creates_state", &Step::creates_state);
+      .def_readonly("creates_state", &Step::creates_state)
+      .def_readonly("sets_up", &Step::sets_up);
   py::class_<MemoryPeak>(module, "MemoryPeak", "Peak of the caching allocator, in bytes.")
       .def_readonly("allocated_bytes", &MemoryPeak::allocated_bytes)
       .def_readonly("reserved_bytes", &MemoryPeak::reserved_bytes)

@@ -26,7 +26,7 @@ py::capsule capsule_of(WorkloadPointer workload) {
 }
 
 workload::MarkerKind marker_kind(const std::string& name) {
-  for (int i = 0; i <= int(workload::MarkerKind::optimizer_skipped); ++i) {
+  for (int i = 0; i <= int(workload::MarkerKind::setup); ++i) {
     if (name == workload::marker_kind_name(workload::MarkerKind(i))) {
       return workload::MarkerKind(i);
     }

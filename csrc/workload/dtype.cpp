@@ -49,6 +49,8 @@ const char* marker_kind_name(MarkerKind kind) {
       return "step";
     case MarkerKind::optimizer_skipped:
       return "optimizer_skipped";
+    case MarkerKind::setup:
+      return "setup";
   }
   return "?";
 }

@@ -44,7 +44,7 @@ std::vector<Step> find_steps(const Workload& workload) {
     step.end = end;
     step.whole = whole;
     steps.push_back(step);
-    step = Step{end, end, 0, false, false};
+    step = Step{end, end};
   };
   bool stepped = false;  // an optimizer stepped or was skipped since the boundary
   for (int64_t i = 0; i < int64_t(records.size()); ++i) {
@@ -61,6 +61,7 @@ std::vector<Step> find_steps(const Workload& workload) {
       step.creates_state |= known.insert(record.value).second;
     }
     if (is_marker(record, MarkerKind::optimizer_skipped)) stepped = true;
+    step.sets_up |= is_marker(record, MarkerKind::setup);
     if (is_marker(record, MarkerKind::step)) {
       close(i + 1, true);
       stepped = false;
@@ -78,7 +79,12 @@ Step choose_step(const std::vector<Step>& steps, int64_t asked) {
   for (const Step& step : steps)
     if (step.whole) whole.push_back(step);
   if (whole.empty()) whole.push_back(steps.front());
-  if (asked < 0) return whole[std::min<size_t>(1, whole.size() - 1)];
+  if (asked < 0) {
+    for (size_t i = 1; i < whole.size(); ++i) {
+      if (!whole[i].sets_up) return whole[i];
+    }
+    return whole[std::min<size_t>(1, whole.size() - 1)];
+  }
   TRN_CHECK(asked < int64_t(whole.size()), workload,
             "no step " + std::to_string(asked) + ": the script ran " +
                 std::to_string(whole.size()) + (whole.size() == 1 ? " step" : " steps"),

@@ -43,7 +43,7 @@ void check_record(const Workload& workload, int64_t at) {
   if (record.kind == RecordKind::call || record.kind == RecordKind::wait)
     check_index(record.payload, workload.calls.size(), 0, where, "call");
   if (record.kind == RecordKind::marker)
-    check_index(record.payload, size_t(MarkerKind::optimizer_skipped) + 1, 0, where, "marker");
+    check_index(record.payload, size_t(MarkerKind::setup) + 1, 0, where, "marker");
 }
 
 }  // namespace

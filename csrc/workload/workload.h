@@ -115,11 +115,12 @@ enum class RecordKind : uint8_t {
 };
 
 enum class MarkerKind : int32_t {
-  optimizer_begin,   // value = id of the optimizer object
-  optimizer_end,     // value = id of the optimizer object
-  forward_begin,     // an outermost module call with grad enabled; value = samples or -1
-  step,              // torch.trn.step(); value = tokens or -1
-  optimizer_skipped  // GradScaler skipped it; value = id
+  optimizer_begin,    // value = id of the optimizer object
+  optimizer_end,      // value = id of the optimizer object
+  forward_begin,      // an outermost module call with grad enabled; value = samples or -1
+  step,               // torch.trn.step(); value = tokens or -1
+  optimizer_skipped,  // GradScaler skipped it; value = id
+  setup               // work of this step that later ones do not have: DDP lays its buckets anew
 };
 const char* marker_kind_name(MarkerKind kind);
 
@@ -290,13 +291,15 @@ struct Step {
   int64_t optimizer_count = 0;
   bool whole = false;          // ended by an optimizer step (or a step marker)
   bool creates_state = false;  // the first step of an optimizer: its state is created in it
+  bool sets_up = false;        // DDP lays its buckets anew in it
 };
 // A step ends when the last optimizer that stepped returned and the next forward begins, or the
 // script ends. Without any optimizer step, everything is one step. Where the script marks steps
 // itself (torch.trn.step), its marks alone end steps.
 std::vector<Step> find_steps(const Workload& workload);
-// The measured step: the second whole step, or the only one; `asked` >= 0 chooses among the whole
-// ones (0-based). Without a whole step, what was recorded.
+// The measured step: the second whole step, or the next that sets nothing up; where there is none,
+// the second, or the only one. `asked` >= 0 chooses among the whole ones (0-based). Without a whole
+// step, what was recorded.
 // Throws workload Error when `asked` is out of range or nothing was recorded.
 Step choose_step(const std::vector<Step>& steps, int64_t asked);
 // Records of [begin, end) that are no part of the step: no_grad ops outside a training forward

@@ -11,7 +11,8 @@ from jobs import calls_of, job, records_of
 from torch import nn
 from torch.nn.parallel import DistributedDataParallel
 
-import trnsim.device  # noqa: F401
+import trnsim
+import trnsim.device
 
 SIZES = [1, 2, 64, 65_536]
 
@@ -171,3 +172,22 @@ def test_a_hook_on_the_buckets_gets_a_future_of_tensors(mode):
         del ddp, gradient
     reduced = [c for r, c in calls_of(holder.workload) if c["kind"] == "all_reduce"]
     assert [call["dtype"] for call in reduced] == ["bfloat16"]
+
+
+@pytest.mark.parametrize(("steps", "measured"), [(2, 1), (3, 2), (5, 2)])
+def test_the_step_in_which_the_buckets_are_laid_anew_is_measured_only_where_no_other_is(
+    steps, measured
+):
+    with job(4, "phantom") as held:
+        ddp = DistributedDataParallel(nn.Sequential(nn.Linear(8, 16), nn.Linear(16, 4)).to("trn"))
+        optimizer = torch.optim.SGD(ddp.parameters(), 0.1)
+        for _ in range(steps):
+            ddp(torch.ones(4, 8).to("trn")).mean().backward()
+            optimizer.step()
+        del ddp, optimizer
+    found = held.workload.find_steps()
+    assert [step.sets_up for step in found] == [i == 1 for i in range(steps)]
+    assert held.workload.choose_step(-1).begin == found[measured].begin
+    assert held.workload.choose_step(1).begin == found[1].begin
+    said = [value for _, value, _ in trnsim.project(held.workload, "trn2", advise=False).guesses]
+    assert any("lays its buckets" in value for value in said)

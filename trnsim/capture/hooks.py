@@ -107,10 +107,15 @@ def _enclosing_steps() -> int:
 
 
 class Hooks:
-    """The state of one recording. ``stop_after_step``: end the script after so many whole steps."""
+    """The state of one recording.
+
+    ``stop_after_step``: end the script after so many whole steps; 0: after the one that is measured
+    by default, which is the second, or the next in which DDP does not lay its buckets anew.
+    """
 
     def __init__(self, stop_after_step: int | None = None) -> None:
-        self.stop_after_step = stop_after_step
+        self._stops_after_measured = stop_after_step == 0
+        self.stop_after_step = 2 if self._stops_after_measured else stop_after_step
         self.devices: dict[str, None] = {}  # kinds of device seen, in the order of their sight
         self.parameter_count = 0  # of the modules that were called and the optimizers that stepped
         self._known_parameters = WeakIdKeyDictionary()
@@ -254,6 +259,20 @@ class Hooks:
             return result
 
         return _maybe_opt_step
+
+    def recorded_rebuild(self, original: Callable[..., bool]) -> Callable[..., bool]:
+        """Replaces ``Reducer._rebuild_buckets``, by which DDP lays its buckets in the second step
+        in the order in which the first made gradients: the ranks agree on it by a broadcast."""
+
+        def _rebuild_buckets(reducer: Any) -> bool:
+            rebuilt = original(reducer)
+            if rebuilt:
+                _torch.record_marker("setup", 0)
+                if self._stops_after_measured and self._steps > 0:
+                    self.stop_after_step = self._steps + 2
+            return rebuilt
+
+        return _rebuild_buckets
 
 
 # --- compilation -------------------------------------------------------------------------------

@@ -77,6 +77,12 @@ def during_capture(hooks: Hooks) -> tuple[Patch, ...]:
             "a step that is left out after an overflow runs no optimizer hook",
         ),
         Patch(
+            "torch.distributed",
+            "Reducer._rebuild_buckets",
+            hooks.recorded_rebuild,
+            "DDP tells nobody in which step it lays its buckets anew",
+        ),
+        Patch(
             "torch.utils.checkpoint",
             "CheckpointFunction.forward",
             recorded_reentrant,

@@ -71,7 +71,7 @@ def run(
         machine, chips=chips, ranks=ranks, ranks_per_chip=ranks_per_chip, overrides=overrides or []
     )
     document = output.claim_json(as_json)
-    last = None if not stop_after_step else 2 if step is None else step + 1
+    last = None if not stop_after_step else 0 if step is None else step + 1
     captured = _capture(script, arguments or [], is_module, job, mode, no_oom, last)
     if captured.exit_code != 0:
         _explain(captured)

@@ -104,6 +104,22 @@ TEST(Steps, TheSecondWholeStepIsMeasuredUnlessOneIsAskedFor) {
   EXPECT_EQ(choose_step({steps[0]}, -1).begin, 0);
 }
 
+TEST(Steps, AStepThatSetsUpWhatLaterStepsHaveIsNotMeasured) {
+  Builder b;
+  train(b);
+  b.marker(MarkerKind::forward_begin, 4);
+  b.marker(MarkerKind::setup, 0);
+  train(b);
+  auto steps = find_steps(b.workload);
+  ASSERT_EQ(steps.size(), 2u);
+  EXPECT_TRUE(steps[1].sets_up);
+  EXPECT_EQ(choose_step(steps, -1).begin, steps[1].begin);  // there is no other
+  train(b);
+  steps = find_steps(b.workload);
+  EXPECT_EQ(choose_step(steps, -1).begin, steps[2].begin);
+  EXPECT_EQ(choose_step(steps, 1).begin, steps[1].begin);
+}
+
 TEST(Steps, MarksOfTheScriptWin) {
   Builder b;
   train(b);
