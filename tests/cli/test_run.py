@@ -5,7 +5,7 @@
 import json
 import textwrap
 
-from command import trnsim
+from command import python, trnsim
 
 from trnsim.workload import load_run
 
@@ -36,6 +36,34 @@ def test_the_script_keeps_its_arguments_and_its_prints(tmp_path):
     assert done.returncode == 0, done.stderr
     assert "arguments ['--help', '--chips', '9', '--', '-x'] device trn" in done.stdout
     assert done.stdout.index("step 3") < done.stdout.index("step time")
+
+
+def test_files_called_like_libraries_are_the_scripts_alone(tmp_path):
+    """As under Python: those beside the script are its own, those where it is started are not."""
+    beside = tmp_path / "scripts"
+    beside.mkdir()
+    for name in ("rich", "typer", "pyarrow"):
+        (beside / f"{name}.py").write_text(f"mine = 'my {name}'\n")
+    for name in ("cuda", "types", "rich", "pyarrow", "torch"):
+        (tmp_path / f"{name}.py").write_text("raise RuntimeError('not beside the script')\n")
+    script = write(
+        beside,
+        TRAIN
+        + """
+    import rich, typer, pyarrow
+    print(rich.mine, typer.mine, pyarrow.mine)
+    assert sys.path[0] == os.path.dirname(os.path.abspath(__file__)) and os.getcwd() not in sys.path
+    """,
+    )
+    code = f"import sys; sys.argv[1:] = ['run', '--out', 'out', {str(script)!r}]; sys.path.pop(0)\n"
+    done = python(code + "from trnsim.cli import main; main()", cwd=tmp_path)
+    assert done.returncode == 0, done.stderr
+    assert "my rich my typer my pyarrow" in done.stdout and "step time" in done.stdout
+    assert (tmp_path / "out" / "train.trnsim").is_file()
+    (tmp_path / "types.py").unlink()  # which `-m` itself trips over
+    done = trnsim("run", script, cwd=tmp_path)
+    assert done.returncode == 0, done.stderr
+    assert "my rich my typer my pyarrow" in done.stdout and "step time" in done.stdout
 
 
 def test_a_module_runs_by_its_name_with_its_arguments(tmp_path):

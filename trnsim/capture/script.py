@@ -10,6 +10,7 @@ from __future__ import annotations
 
 import contextlib
 import gc
+import importlib.machinery
 import itertools
 import os
 import runpy
@@ -72,7 +73,8 @@ def start_capture(
             tensor is on the device.
         capacity_bytes: memory of one device; None keeps the present capacity.
         no_oom: over capacity is counted instead of raised as ``torch.OutOfMemoryError``.
-        stop_after_step: raise ``StopCapture`` when so many whole steps are recorded.
+        stop_after_step: raise ``StopCapture`` when so many whole steps are recorded; 0: when the
+            one that is measured by default is.
 
     Raises:
         CaptureError: when a capture is running, or the mode cannot change.
@@ -160,7 +162,8 @@ def run_script(
         mode: "phantom" (shapes only) or "compute" (values too).
         capacity_bytes: memory of one device; None keeps the present capacity.
         no_oom: over capacity is counted instead of raised.
-        stop_after_step: end the script after so many whole steps; its ``finally`` blocks run.
+        stop_after_step: end the script after so many whole steps, or with 0 after the one that is
+            measured by default; its ``finally`` blocks run.
 
     Raises:
         CaptureError: when there is no such script, or it ran to its end and no op ran on the
@@ -207,6 +210,50 @@ def _no_op_ran(script: str, devices: list[str]) -> str:
     )
 
 
+# Libraries that the command has loaded, and torch has not.
+_LIBRARIES = (
+    "typer",
+    "click",
+    "shellingham",
+    "rich",
+    "pygments",
+    "markdown_it",
+    "mdurl",
+    "pyarrow",
+)
+
+
+class _Names:
+    """Files beside a script that are called like libraries: as under Python, `import rich` in the
+    script means its own rich.py; and before and after the script it means the library."""
+
+    def __init__(self, folder: str) -> None:
+        self._folder, self._path = folder, list(sys.path)
+        self._before = set(sys.modules)
+        self._hidden: dict[str, types.ModuleType] = {}
+        for name in _LIBRARIES:
+            if importlib.machinery.PathFinder.find_spec(name, [folder]) is not None:
+                self._hidden |= _taken_out(name)
+
+    def restore(self) -> None:
+        for name in {name.partition(".")[0] for name in set(sys.modules) - self._before}:
+            spec = getattr(sys.modules.get(name), "__spec__", None)
+            own = importlib.machinery.PathFinder.find_spec(name, [self._folder])
+            if spec is None or own is None or spec.origin != own.origin:
+                continue
+            if importlib.machinery.PathFinder.find_spec(name, self._path) is not None:
+                _taken_out(name)
+        for name in self._hidden:
+            _taken_out(name)
+        sys.modules.update(self._hidden)
+
+
+def _taken_out(name: str) -> dict[str, types.ModuleType]:
+    """A module and those below it, removed from sys.modules."""
+    names = [each for each in sys.modules if each == name or each.startswith(f"{name}.")]
+    return {each: sys.modules.pop(each) for each in names}
+
+
 class _Run:
     """One run of a script in this interpreter, which gets everything back afterwards."""
 
@@ -217,10 +264,12 @@ class _Run:
         self.exit_code = 0
         self.exception: BaseException | None = None
         self._globals: dict[str, Any] = {}  # alive until the recording has ended
+        self._names: _Names | None = None
 
     def execute(self) -> None:
         sys.argv = [self._target, *self._args]
         first = os.getcwd() if self._is_module else os.path.dirname(os.path.abspath(self._target))
+        self._names = _Names(first)
         sys.path.insert(0, first)
         try:
             if self._is_module:
@@ -243,6 +292,8 @@ class _Run:
         sys.excepthook = self._excepthook
         os.chdir(self._folder)
         self._globals = {}
+        if self._names is not None:
+            self._names.restore()
 
 
 def _code_of(exit_: SystemExit) -> int:
