@@ -175,6 +175,10 @@ void read_chip(Reader& reader, Chip& chip) {
     read_neuroncore_memory(reader, chip.neuron);
   }
   read_collectives(reader, chip.collectives);
+  for (const char* engine : {"tensor", "vector", "scalar", "gpsimd", "dma"}) {
+    const std::string key = std::string("chip.engine.") + engine;
+    if (reader.has(key)) chip.engine_names[engine] = reader.word(key);
+  }
   chip.ranks_per_chip_allowed = reader.list("chip.ranks_per_chip");
   const int64_t parts = chip.architecture == Architecture::gpu ? 1 : chip.neuron.cores;
   for (const int64_t ranks : chip.ranks_per_chip_allowed) {
@@ -190,6 +194,8 @@ void read_price_and_power(Reader& reader, Machine& machine) {
     return reader.has(key) ? reader.rational(key, dimension, Range::not_negative) : Rational{};
   };
   machine.price_per_chip_hour_usd = read("price.per_chip_hour", price);
+  const char* instance = "price.instance_chips";
+  if (reader.has(instance)) machine.instance_chips = reader.whole(instance, number);
   machine.power_per_chip_W = read("power.per_chip", power);
   machine.power_package_W = read("power.package", power);
 }
@@ -214,23 +220,31 @@ const char* confidence_name(Confidence confidence) {
       return "inferred";
     case Confidence::guessed:
       return "guessed";
+    case Confidence::given:
+      return "given";
   }
   return "guessed";
 }
 
 Confidence parse_confidence(const std::string& name) {
   for (const Confidence confidence :
-       {Confidence::measured, Confidence::published, Confidence::inferred, Confidence::guessed}) {
+       {Confidence::measured, Confidence::published, Confidence::inferred, Confidence::guessed,
+        Confidence::given}) {
     if (name == confidence_name(confidence)) return confidence;
   }
   throw Error(ErrorKind::machine, "'" + name + "' is not a confidence",
-              "write measured, published, inferred or guessed");
+              "write measured, published, inferred, guessed or given");
 }
 
 const Figure* Machine::figure(const std::string& key) const {
   const auto found = std::find_if(figures.begin(), figures.end(),
                                   [&](const Figure& figure) { return figure.key == key; });
   return found == figures.end() ? nullptr : &*found;
+}
+
+std::string Machine::engine_name(const std::string& engine) const {
+  const auto found = chip.engine_names.find(engine);
+  return found == chip.engine_names.end() ? engine + " engine" : found->second;
 }
 
 Machine make_machine(const std::string& name, const std::string& description,

@@ -22,7 +22,8 @@
 
 namespace trnsim::machine {
 
-enum class Confidence : uint8_t { measured, published, inferred, guessed };
+// given = whoever asks fixes it (--set): taken as exact, whatever it would be worth elsewhere.
+enum class Confidence : uint8_t { measured, published, inferred, guessed, given };
 const char* confidence_name(Confidence confidence);
 Confidence parse_confidence(const std::string& name);  // throws MachineError on another word
 
@@ -117,6 +118,8 @@ struct Chip {
   Gpu gpu;            // when architecture is gpu
   Collectives collectives;
   std::vector<int64_t> ranks_per_chip_allowed;  // ascending, {1, 4, 8}; the first is the default
+  // What people call its engines, by our word: {"tensor", "tensor cores"}.
+  std::map<std::string, std::string> engine_names;
 };
 
 // The network inside a pod.
@@ -160,20 +163,27 @@ struct Machine {
   int64_t hop_ps = 0;                        // of one hop; lower says which phases add it
   Fabric fabric;
   Rational price_per_chip_hour_usd;  // 0 = unknown
+  int64_t instance_chips = 0;        // that are rented together; 0 = unknown
   Rational power_per_chip_W;         // all-in (the server's share with it); 0 = unknown
   Rational power_package_W;          // of the chip alone; 0 = unknown
   uint64_t hash = 0;                 // of every figure's key, value and unit, in any order
 
   const Figure* figure(const std::string& key) const;  // or null
+  // "tensor engine", or what the file calls it.
+  std::string engine_name(const std::string& engine) const;
 };
 
 // Builds and checks a Machine from its figures (trnsim/machine reads the TOML and flattens it).
 // `name` is the preset's or file's name.
 Machine make_machine(const std::string& name, const std::string& description,
                      const std::vector<Figure>& figures);
-// "chip.hbm.bandwidth=3.2TB/s" or "...=3.2" in the figure's own unit: the figure becomes
-// {confidence guessed, source "--set"}. Throws MachineError with the nearest key.
+// "chip.hbm.bandwidth=3.2TB/s", with a unit where the figure has one: the figure becomes
+// {source kSetByHand, confidence given}, or of the confidence that follows: "...=3.2TB/s,guessed".
+// Throws MachineError with the nearest key, or the units to choose from.
 Machine with_override(const Machine& machine, const std::string& assignment);
+inline constexpr const char* kSetByHand = "set by hand";
+// The figures set by hand, each as the assignment that sets it.
+std::vector<std::string> overrides_of(const Machine& machine);
 // Every bandwidth (links, HBM) or rate of one kind times `factor`, for advice by re-simulation.
 // what: "hbm", "link.x", "link.y", "link.z", "link.switch", "link.cube", "link.nic", "link.fabric",
 // "tensor", "vector", "scalar", "gpsimd", "dma", "host_link", "launch", "latency". Throws

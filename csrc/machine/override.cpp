@@ -65,6 +65,7 @@ const std::vector<Lever>& levers() {
        false,
        {"chip.peak.physical.*", "chip.neuroncore.tensor_clock", "chip.gpu.attention.*.rate"}},
       {"vector", false, {"chip.neuroncore.vector_clock", "chip.gpu.vector_rate"}},
+      {"vector", true, {"chip.gpu.kernel_latency"}},
       {"scalar", false, {"chip.neuroncore.scalar_clock"}},
       {"gpsimd", false, {"chip.neuroncore.gpsimd_clock"}},
       {"dma", false, {"chip.neuroncore.dma_*bandwidth", "chip.neuroncore.dma_engine_peak"}},
@@ -103,14 +104,57 @@ std::string text_of(Rational value) {
   return value.denominator == 1 ? numerator : numerator + "/" + std::to_string(value.denominator);
 }
 
+bool has_unit(const Figure& figure) {
+  return figure.unit != "1" && figure.unit != "word" && figure.unit != "list";
+}
+
+// Takes ",guessed" or another confidence from the end of `right`.
+Confidence take_confidence(std::string& right) {
+  const size_t comma = right.rfind(',');
+  if (comma == std::string::npos) return Confidence::given;
+  const std::string word = trimmed(right.substr(comma + 1));
+  if (word.empty() || isalpha(static_cast<unsigned char>(word[0])) == 0) return Confidence::given;
+  right = trimmed(right.substr(0, comma));
+  return parse_confidence(word);
+}
+
+// "3.2TB/s" or "3.2 TB/s, guessed" becomes value, unit and confidence of the figure.
+void set_by_hand(Figure& figure, std::string right) {
+  figure.confidence = take_confidence(right);
+  TRN_CHECK(!right.empty(), machine, "it has no value", "write a value after the '='");
+  const bool text = figure.unit == "word" || figure.unit == "list";
+  const size_t length = text ? right.size() : number_length(right);
+  TRN_CHECK(length > 0, machine, "'" + right + "' is not a number",
+            "write one, such as " + figure.value + (has_unit(figure) ? figure.unit : ""));
+  const std::string value = right.substr(0, length), unit = trimmed(right.substr(length));
+  if (unit.empty() && has_unit(figure)) {
+    throw Error(ErrorKind::machine, "it has no unit",
+                "write " + figure.key + "=" + value + figure.unit + " if " + figure.unit +
+                    " is meant, or one of " + units_of(find_unit(figure.unit)->dimension));
+  }
+  figure.value = value;
+  if (!unit.empty()) figure.unit = unit;
+  figure.source = kSetByHand;
+}
+
 }  // namespace
+
+std::vector<std::string> overrides_of(const Machine& machine) {
+  std::vector<std::string> assignments;
+  for (const Figure& figure : machine.figures) {
+    if (figure.source != kSetByHand) continue;
+    const bool is_given = figure.confidence == Confidence::given;
+    assignments.push_back(figure.key + "=" + figure.value + (has_unit(figure) ? figure.unit : "") +
+                          (is_given ? "" : std::string(",") + confidence_name(figure.confidence)));
+  }
+  return assignments;
+}
 
 Machine with_override(const Machine& machine, const std::string& assignment) {
   const size_t equals = assignment.find('=');
   TRN_CHECK(equals != std::string::npos, machine, "--set " + assignment + " has no '='",
             "write --set KEY=VALUE, such as chip.hbm.bandwidth=3.2TB/s");
   const std::string key = trimmed(assignment.substr(0, equals));
-  const std::string right = trimmed(assignment.substr(equals + 1));
   std::vector<Figure> figures = machine.figures;
   const auto found = std::find_if(figures.begin(), figures.end(),
                                   [&](const Figure& figure) { return figure.key == key; });
@@ -122,18 +166,8 @@ Machine with_override(const Machine& machine, const std::string& assignment) {
                 "--set " + assignment + ": " + machine.name + " has no figure " + key,
                 near.empty() ? "see trnsim info " + machine.name : "did you mean " + near + "?");
   }
-  TRN_CHECK(!right.empty(), machine, "--set " + assignment + " has no value",
-            "write a value after the '='");
-  const bool text = found->unit == "word" || found->unit == "list";
-  const size_t length = text ? right.size() : number_length(right);
-  TRN_CHECK(length > 0, machine, "--set " + assignment + ": '" + right + "' is not a number",
-            "write one, such as " + found->value + " " + found->unit);
-  found->value = right.substr(0, length);
-  const std::string unit = trimmed(right.substr(length));
-  if (!unit.empty()) found->unit = unit;
-  found->source = "--set";
-  found->confidence = Confidence::guessed;
   try {
+    set_by_hand(*found, trimmed(assignment.substr(equals + 1)));
     return make_machine(machine.name, machine.description, figures);
   } catch (const Error& error) {
     throw Error(ErrorKind::machine, "--set " + assignment + ": " + error.what());

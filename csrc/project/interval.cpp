@@ -82,6 +82,8 @@ int64_t bound_percent(machine::Confidence confidence) {
       return 25;
     case machine::Confidence::guessed:
       return 50;
+    case machine::Confidence::given:
+      return 0;
   }
   return 50;
 }

@@ -50,6 +50,7 @@ def script(tmp_path):
         (["--tokens-per-step", "-1"], "'--tokens-per-step'"),
         (["--set", "chip.hbm.bandwith=3"], "did you mean chip.hbm.bandwidth"),
         (["--set", "nonsense"], "nonsense"),
+        (["--set", "chip.hbm.bandwidth=3"], "write chip.hbm.bandwidth=3TB/s if TB/s is meant"),
     ],
 )
 def test_a_wrong_option_is_one_line_and_the_script_does_not_run(script, options, words):

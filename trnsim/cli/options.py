@@ -31,12 +31,22 @@ RanksPerChip = Annotated[
 ]
 Step = Annotated[
     int | None,
-    typer.Option(metavar="K", min=0, help="Whole step to measure, from 0 (default: the second)."),
+    typer.Option(
+        metavar="K",
+        min=0,
+        help="Whole step to measure, from 0 (default: the second; under DDP, which lays its "
+        "buckets anew in that, the third).",
+    ),
 ]
 Top = Annotated[int, typer.Option(metavar="N", min=0, help="Ops and modules to list; 0: none.")]
 Overrides = Annotated[
     list[str] | None,
-    typer.Option("--set", metavar="KEY=VALUE", help="Change a figure of the machine; repeatable."),
+    typer.Option(
+        "--set",
+        metavar="KEY=VALUE",
+        help="Change a figure of the machine, with its unit (chip.hbm.bandwidth=3.2TB/s); taken as "
+        "exact, unless a confidence follows (...=3.2TB/s,guessed); repeatable.",
+    ),
 ]
 TokensPerStep = Annotated[
     int | None,

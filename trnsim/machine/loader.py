@@ -17,7 +17,7 @@ from ..errors import MachineError
 
 _DATA = Path(__file__).parent / "data"
 _FIGURE_KEYS = ("value", "unit", "source", "confidence")
-_CONFIDENCES = ("measured", "published", "inferred", "guessed")
+_CONFIDENCES = ("measured", "published", "inferred", "guessed", "given")
 _TOML_NUMBER = re.compile(r"(0|[1-9][0-9]*)(\.[0-9]+)?([eE][+-]?[0-9]+)?")
 
 
@@ -33,8 +33,9 @@ def presets() -> list[str]:
 def load(name_or_path: str | Path, overrides: Iterable[str] = ()) -> _core.Machine:
     """A machine by its preset's name, or from a file whose path ends in ``.toml``.
 
-    ``overrides`` are assignments such as ``"chip.hbm.bandwidth=3.2TB/s"``, applied in order;
-    without a unit the figure's own is meant.
+    ``overrides`` are assignments such as ``"chip.hbm.bandwidth=3.2TB/s"``, applied in order, with a
+    unit where the figure has one. What they set is taken as exact, unless a confidence follows:
+    ``"chip.hbm.bandwidth=3.2TB/s,guessed"``.
 
     Raises MachineError for an unknown name (with the nearest), a broken file (with its line), an
     unknown, missing, wrong or repeated figure, or an override that is no legal figure.

@@ -136,21 +136,46 @@ TEST(Machine, hash_follows_values_and_not_order_or_source) {
   EXPECT_NE(make_machine("toy", "", figures).hash, hash);
 }
 
-TEST(Override, takes_a_value_with_or_without_a_unit) {
+TEST(Override, takes_a_value_with_its_unit_as_given_by_hand) {
   const Machine machine = switch_machine();
   const Machine faster = with_override(machine, "chip.hbm.bandwidth=3.2TB/s");
   EXPECT_EQ(faster.chip.hbm.bandwidth_Bps, Rational::parse("3.2e12"));
-  EXPECT_EQ(faster.figure("chip.hbm.bandwidth")->source, "--set");
-  EXPECT_EQ(faster.figure("chip.hbm.bandwidth")->confidence, Confidence::guessed);
+  EXPECT_EQ(faster.figure("chip.hbm.bandwidth")->source, kSetByHand);
+  EXPECT_EQ(faster.figure("chip.hbm.bandwidth")->confidence, Confidence::given);
   EXPECT_NE(faster.hash, machine.hash);
   EXPECT_EQ(with_override(machine, " chip.hbm.bandwidth = 3200 GB/s ").chip.hbm.bandwidth_Bps,
             faster.chip.hbm.bandwidth_Bps);
-  EXPECT_EQ(with_override(machine, "chip.hbm.bandwidth=3.2").chip.hbm.bandwidth_Bps,
-            faster.chip.hbm.bandwidth_Bps);
+  const Machine unsure = with_override(machine, "chip.hbm.bandwidth=3.2 TB/s, guessed");
+  EXPECT_EQ(unsure.chip.hbm.bandwidth_Bps, faster.chip.hbm.bandwidth_Bps);
+  EXPECT_EQ(unsure.figure("chip.hbm.bandwidth")->confidence, Confidence::guessed);
   EXPECT_EQ(
       with_override(machine, "collectives.link_efficiency=1/3").chip.collectives.link_efficiency,
       (Rational{1, 3}));
   EXPECT_EQ(with_override(machine, "chip.gpu.kernel_latency=2e-1us").chip.gpu.kernel_ps, 200'000);
+}
+
+TEST(Override, can_be_read_back_from_the_machine) {
+  Machine machine = switch_machine();
+  EXPECT_TRUE(overrides_of(machine).empty());
+  for (const char* assignment :
+       {"chip.hbm.bandwidth=3.2TB/s,guessed", "chip.hbm.efficiency=1/2", "server.chips=4"}) {
+    machine = with_override(machine, assignment);
+    Machine again = switch_machine();
+    for (const std::string& text : overrides_of(machine)) again = with_override(again, text);
+    EXPECT_EQ(again, machine) << assignment;
+  }
+  EXPECT_EQ(overrides_of(machine).size(), 3u);
+}
+
+TEST(Engines, are_called_what_the_file_calls_them) {
+  std::vector<Figure> figures = gpu_figures();
+  figures.push_back({"chip.engine.tensor", "tensor cores", "word", "s", Confidence::published});
+  const Machine machine = make_machine("toy", "", figures);
+  EXPECT_EQ(machine.engine_name("tensor"), "tensor cores");
+  EXPECT_EQ(machine.engine_name("vector"), "vector engine");
+  figures.back().key = "chip.engine.tensr";
+  const std::string message = message_of([&] { make_machine("toy", "", figures); });
+  EXPECT_TRUE(contains(message, "chip.engine.tensr"));
 }
 
 TEST(Override, refuses_what_is_no_legal_figure) {
@@ -160,7 +185,10 @@ TEST(Override, refuses_what_is_no_legal_figure) {
   EXPECT_TRUE(contains(message("chip.hbm.bandwidth"), "no '='"));
   EXPECT_TRUE(contains(message("chip.hbm.bandwidth="), "no value"));
   EXPECT_TRUE(contains(message("chip.hbm.bandwidth=fast"), "not a number"));
-  EXPECT_TRUE(contains(message("chip.hbm.bandwidth=-1"), "negative"));
+  EXPECT_TRUE(contains(message("chip.hbm.bandwidth=-1TB/s"), "negative"));
+  EXPECT_TRUE(contains(message("chip.hbm.bandwidth=3"),
+                       "has no unit: write chip.hbm.bandwidth=3TB/s if TB/s is meant"));
+  EXPECT_TRUE(contains(message("chip.hbm.bandwidth=3TB/s,sure"), "'sure' is not a confidence"));
   EXPECT_TRUE(contains(message("chip.hbm.bandwidth=3GiB"), "GB/s"));
   EXPECT_TRUE(contains(message("hbm.bandwidth=3"), "did you mean chip.hbm.bandwidth?"));
   EXPECT_TRUE(contains(message("chip.hbm.bandwithd=3"), "did you mean chip.hbm.bandwidth?"));
