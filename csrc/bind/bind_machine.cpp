@@ -40,6 +40,7 @@ void bind_types(py::module_& module) {
       .def_property_readonly("max_chips", &machine::max_chips)
       .def_property_readonly("pod_chips", &machine::pod_chips)
       .def_property_readonly("server_chips", [](const Machine& m) { return m.server.chips; })
+      .def("engine_name", &Machine::engine_name, py::arg("engine"))
       .def_property_readonly("chip_name", [](const Machine& m) { return m.chip.name; })
       .def_property_readonly(
           "architecture",

@@ -56,6 +56,7 @@ void bind_parts(py::module_& module) {
       .def_readonly("write_bytes", &ModuleShare::write_bytes)
       .def_readonly("flops", &ModuleShare::flops);
   py::class_<Advice>(module, "Advice")
+      .def_readonly("relieves", &Advice::relieves)
       .def_readonly("change", &Advice::change)
       .def_readonly("step_ps", &Advice::step_ps)
       .def_readonly("gain", &Advice::gain);
@@ -101,6 +102,9 @@ void bind_projection(py::module_& module) {
       .def_readonly("samples_per_s", &Projection::samples_per_s)
       .def_readonly("cost_usd_per_step", &Projection::cost_usd_per_step)
       .def_readonly("energy_j_per_step", &Projection::energy_j_per_step)
+      .def_readonly("price_usd_per_chip_hour", &Projection::price_usd_per_chip_hour)
+      .def_readonly("instance_chips", &Projection::instance_chips)
+      .def_readonly("bottleneck_kind", &Projection::bottleneck_kind)
       .def_readonly("bottleneck", &Projection::bottleneck)
       .def_readonly("bottleneck_share", &Projection::bottleneck_share)
       .def_readonly("advice", &Projection::advice)

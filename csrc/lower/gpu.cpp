@@ -50,14 +50,16 @@ Rational gemm_rate(const std::string& dtype, const Target& target) {
 
 }  // namespace
 
-int64_t gpu_kernel_ps(const Cost& cost, int64_t bytes, const Target& target) {
+GpuKernel gpu_kernel(const Cost& cost, int64_t bytes, const Target& target) {
   const machine::Gpu& gpu = target.chip.gpu;
   int64_t compute_ps = 0;
   const Rational rate = gemm_rate(cost.dtype, target);
   for (const GemmShape& shape : cost.gemms) compute_ps += gemm_ps(shape, rate, gpu);
   if (cost.attention) compute_ps += attention_ps(*cost.attention, cost, gpu);
   const int64_t memory_ps = std::max(duration_ps(bytes, target.hbm_Bps), cost.least_dma_ps);
-  return std::max({gpu.kernel_ps, compute_ps, memory_ps});
+  if (gpu.kernel_ps > std::max(compute_ps, memory_ps)) return {gpu.kernel_ps, QueueKind::vector};
+  if (memory_ps >= compute_ps) return {memory_ps, QueueKind::dma};
+  return {compute_ps, QueueKind::tensor};
 }
 
 }  // namespace trnsim::lower

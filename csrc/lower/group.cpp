@@ -172,7 +172,9 @@ class GroupCoster {
   void finish_engines() {
     if (!target_.is_neuron()) {
       const Cost& cost = *plan_.units[size_t(unit_)].members.front().cost;
-      group_.gpu_ps = gpu_kernel_ps(cost, group_.read_bytes + group_.write_bytes, target_);
+      const GpuKernel kernel = gpu_kernel(cost, group_.read_bytes + group_.write_bytes, target_);
+      group_.gpu_ps = kernel.time_ps;
+      group_.gpu_bound = kernel.bound;
       return;
     }
     const machine::NeuronCore& core = target_.core();
@@ -227,11 +229,10 @@ const Member& anchor_of(const Unit& unit) {
 }
 
 // The longest engine alone.
-void set_bound(Op& op, const GroupCost& group, const Cost& anchor, const Target& target) {
+void set_bound(Op& op, const GroupCost& group, const Target& target) {
   if (!target.is_neuron()) {
     op.bound_ps = group.gpu_ps;
-    const bool tensor = anchor.executed_flops > 0;
-    op.bound = tensor ? QueueKind::tensor : QueueKind::vector;
+    op.bound = group.gpu_bound;
     return;
   }
   op.bound = QueueKind::dma;
@@ -268,7 +269,7 @@ Op make_op(const Plan& plan, int32_t unit_index, const workload::Workload& workl
     op.model_flops += member.cost->model_flops;
     op.model_flops_causal += member.cost->model_flops_causal;
   }
-  set_bound(op, group, *anchor.cost, target);
+  set_bound(op, group, target);
   op.floor_ps = duration_ps(op.read_bytes + op.write_bytes, target.hbm_peak_Bps);
   const auto& peaks = target.chip.peaks.physical_flops;
   const auto peak = peaks.find(op.dtype);

@@ -17,7 +17,8 @@ struct GroupCost {
   std::array<int64_t, 4> engine_ps{};
   int64_t load_weights_ps = 0, load_ps = 0, store_ps = 0;  // DMA; their sum is exact
   int64_t read_bytes = 0, write_bytes = 0;
-  int64_t gpu_ps = 0;              // the kernel, on a GPU
+  int64_t gpu_ps = 0;  // the kernel, on a GPU, and what it is bound by
+  QueueKind gpu_bound = QueueKind::vector;
   std::vector<int32_t> producers;  // units, ascending, once each
 
   int64_t dma_ps() const { return load_weights_ps + load_ps + store_ps; }
@@ -29,8 +30,12 @@ GroupCost cost_group(const Plan& plan, int32_t unit, const workload::Workload& w
 Op make_op(const Plan& plan, int32_t unit, const workload::Workload& workload,
            const GroupCost& group, const Target& target);
 
-// Time of one kernel on a GPU: the slowest of tiles and waves, attention's rate and HBM, and never
-// below the shortest kernel.
-int64_t gpu_kernel_ps(const Cost& cost, int64_t bytes, const Target& target);
+// One kernel on a GPU: the slowest of tiles and waves or attention's rate (bound: tensor) and HBM
+// (bound: dma), and never below the shortest kernel (bound: vector).
+struct GpuKernel {
+  int64_t time_ps = 0;
+  QueueKind bound = QueueKind::vector;
+};
+GpuKernel gpu_kernel(const Cost& cost, int64_t bytes, const Target& target);
 
 }  // namespace trnsim::lower

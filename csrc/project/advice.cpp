@@ -14,29 +14,30 @@ const Rational kFree{1'000'000, 1};  // no time is left of it at picosecond reso
 
 struct Knob {
   const char* what;  // a word of machine::scaled
-  const char* text;
+  const char* relieves;
+  const char* text;  // null: an engine, by its name
   bool is_free;
   std::vector<machine::Tier> tiers;  // needs links of one of them; none = always there
 };
 
 using enum machine::Tier;
 const Knob kKnobs[] = {
-    {"hbm", "twice the HBM bandwidth", false, {}},
-    {"dma", "DMA engines twice as fast", false, {}},
-    {"tensor", "tensor engine twice as fast", false, {}},
-    {"vector", "vector engine twice as fast", false, {}},
-    {"scalar", "scalar engine twice as fast", false, {}},
-    {"gpsimd", "gpsimd engine twice as fast", false, {}},
-    {"link.x", "twice the bandwidth of the links on axis x", false, {x}},
-    {"link.y", "twice the bandwidth of the links on axis y", false, {y}},
-    {"link.z", "twice the bandwidth of the links on axis z", false, {z}},
-    {"link.switch", "twice the bandwidth of the links to the switch", false, {switch_up}},
-    {"link.cube", "twice the bandwidth of the links of the hypercube", false, {x}},
-    {"link.nic", "twice the bandwidth of the NICs", false, {nic_up}},
-    {"link.fabric", "twice the bandwidth between switches", false, {tor_up, leaf_up}},
-    {"host_link", "twice the bandwidth to the host", false, {}},
-    {"launch", "no launch cost", true, {}},
-    {"latency", "no latency of collective steps, hops, fill and drain", true, {}},
+    {"hbm", "memory", "twice the HBM bandwidth", false, {}},
+    {"dma", "memory", "DMA engines twice as fast", false, {}},
+    {"tensor", "tensor", nullptr, false, {}},
+    {"vector", "vector", nullptr, false, {}},
+    {"scalar", "scalar", nullptr, false, {}},
+    {"gpsimd", "gpsimd", nullptr, false, {}},
+    {"link.x", "links", "twice the bandwidth of the links on axis x", false, {x}},
+    {"link.y", "links", "twice the bandwidth of the links on axis y", false, {y}},
+    {"link.z", "links", "twice the bandwidth of the links on axis z", false, {z}},
+    {"link.switch", "links", "twice the bandwidth of the links to the switch", false, {switch_up}},
+    {"link.cube", "links", "twice the bandwidth of the links of the hypercube", false, {x}},
+    {"link.nic", "links", "twice the bandwidth of the NICs", false, {nic_up}},
+    {"link.fabric", "links", "twice the bandwidth between switches", false, {tor_up, leaf_up}},
+    {"host_link", "host", "twice the bandwidth to the host", false, {}},
+    {"launch", "host", "no launch cost", true, {}},
+    {"latency", "links", "no latency of collective steps, hops, fill and drain", true, {}},
 };
 
 }  // namespace
@@ -58,17 +59,19 @@ std::vector<Change> possible_changes(const machine::Machine& machine, int64_t ch
       if (!has_links) continue;
       link_words.push_back(knob.what);
     }
+    const std::string text =
+        knob.text ? knob.text : machine.engine_name(knob.what) + " twice as fast";
     changes.push_back(
-        {knob.text, machine::scaled(machine, knob.what, knob.is_free ? kFree : kTwice)});
+        {knob.relieves, text, machine::scaled(machine, knob.what, knob.is_free ? kFree : kTwice)});
   }
   if (can("hbm") && can("dma")) {  // as wide as each other: neither helps alone
-    changes.push_back({"HBM and DMA engines twice as fast",
+    changes.push_back({"memory", "HBM and DMA engines twice as fast",
                        machine::scaled(machine::scaled(machine, "hbm", kTwice), "dma", kTwice)});
   }
   if (link_words.size() > 1) {
     machine::Machine all = machine;
     for (const std::string& what : link_words) all = machine::scaled(all, what, kTwice);
-    changes.push_back({"twice the bandwidth of every link", std::move(all)});
+    changes.push_back({"links", "twice the bandwidth of every link", std::move(all)});
   }
   return changes;
 }

@@ -75,11 +75,7 @@ void add_identity(const Case& of, const machine::Machine& machine, const Simulat
   projection.chips_used = ceil_div(of.used_ranks, of.placement.ranks_per_chip);
   projection.step_ps = simulated.timeline->makespan_ps;
   projection.parameters = of.workload->parameter_count;
-  for (const machine::Figure& figure : machine.figures) {
-    if (figure.source != "--set") continue;
-    const bool has_unit = figure.unit != "1" && figure.unit != "word" && figure.unit != "list";
-    projection.overrides.push_back(figure.key + "=" + figure.value + (has_unit ? figure.unit : ""));
-  }
+  projection.overrides = machine::overrides_of(machine);
   projection.timeline_hash = simulated.timeline->hash;
   projection.workload_hash = workload::hash_workload(*of.workload);
   projection.seed = of.workload->seed;
@@ -100,6 +96,10 @@ void add_guesses(const Case& of, const machine::Machine& machine, const lower::P
   if (of.step.creates_state) {
     add_guess(projection, {"step", "first step: optimizer state is created in it",
                            "later steps do not allocate and fill that state"});
+  }
+  if (of.step.sets_up) {
+    add_guess(projection, {"step", "DistributedDataParallel lays its buckets anew in it",
+                           "later steps do not: run a third, or choose another with --step"});
   }
   const int64_t optimizer_steps = most_optimizer_steps(workload, of.step);
   if (optimizer_steps > 1) {
@@ -133,13 +133,18 @@ void add_guesses(const Case& of, const machine::Machine& machine, const lower::P
                            "the library may build other rings"});
   }
   for (const std::string& note : workload.notes) add_guess(projection, {"capture", note, ""});
-  for (const std::string& override : projection.overrides) {
-    add_guess(projection, {"--set", override, "a figure of the machine, by hand"});
-  }
 }
 
-void add_attribution(const Sweep& sweep, const Case& of, const ProjectOptions& options,
-                     const simulate::Timeline& timeline, Projection& projection) {
+std::string bottleneck_name(const std::string& kind, const machine::Machine& machine) {
+  for (const char* other : {"memory", "links", "host", "bubble", "nothing"}) {
+    if (kind == other) return kind;
+  }
+  return machine.engine_name(kind);
+}
+
+void add_attribution(const Sweep& sweep, const Case& of, const machine::Machine& machine,
+                     const ProjectOptions& options, const simulate::Timeline& timeline,
+                     Projection& projection) {
   const int64_t rank = critical_rank(timeline);
   const lower::Program& program = sweep.program_of(rank);
   const Attribution attribution = attribute(sweep, rank);
@@ -148,7 +153,8 @@ void add_attribution(const Sweep& sweep, const Case& of, const ProjectOptions& o
   projection.top_modules = rank_modules(program, workload, attribution, options.top);
   projection.fallback_ops = rank_fallbacks(program, attribution, timeline.makespan_ps);
   const Bottleneck bottleneck = find_bottleneck(program, attribution, timeline.makespan_ps);
-  projection.bottleneck = bottleneck.name;
+  projection.bottleneck_kind = bottleneck.kind;
+  projection.bottleneck = bottleneck_name(bottleneck.kind, machine);
   projection.bottleneck_share = bottleneck.share;
 }
 
@@ -171,7 +177,8 @@ void add_step_shapes(const Case& of, const machine::Machine& machine, Projection
     if (step_ps <= projection.step_ps) not_slower += shape.count;
     text += (text.empty() ? "" : "; ") + milliseconds(step_ps) + " in " +
             std::to_string(shape.count) +
-            (shape.has_measured ? " like it" : " (--step " + std::to_string(shape.index) + ")");
+            (shape.has_measured ? " like it" : " (--step " + std::to_string(shape.index) + ")") +
+            (shape.first.sets_up ? ", in which DDP lays its buckets" : "");
   };
   std::stable_partition(shapes.begin(), shapes.end(),
                         [](const StepShape& shape) { return shape.has_measured; });
@@ -228,7 +235,7 @@ void add_variants(const Case& of, const machine::Machine& machine, const Project
     const int64_t step = steps[2 * groups.size() + i];
     const double gain =
         projection.step_ps > 0 ? 1.0 - double(step) / double(projection.step_ps) : 0.0;
-    projection.advice.push_back({changes[i].text, step, gain});
+    projection.advice.push_back({changes[i].relieves, changes[i].text, step, gain});
   }
   std::stable_sort(projection.advice.begin(), projection.advice.end(),
                    [](const Advice& a, const Advice& b) { return a.step_ps < b.step_ps; });
@@ -254,7 +261,7 @@ Run project_step(std::shared_ptr<const workload::Workload> workload,
   projection.breakdown = shares.breakdown;
   projection.engine_busy = shares.engine_busy;
   projection.exposed_by_group_ps = shares.exposed_by_group_ps;
-  add_attribution(sweep, of, options, *simulated.timeline, projection);
+  add_attribution(sweep, of, machine, options, *simulated.timeline, projection);
   add_flops(*simulated.timeline->system, machine, projection);
   add_throughput(*of.workload, of.step, of.used_ranks, options.tokens_per_step, projection);
   add_cost(machine, projection);

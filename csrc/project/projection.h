@@ -44,9 +44,10 @@ struct ModuleShare {
 };
 
 struct Advice {
-  std::string change;   // "twice the bandwidth of link axis z", "no launch cost"
-  int64_t step_ps = 0;  // of the step simulated again with it
-  double gain = 0;      // 1 - step_ps / the step as it is
+  std::string relieves;  // the kind of bottleneck that it makes faster
+  std::string change;    // "twice the bandwidth of link axis z", "no launch cost"
+  int64_t step_ps = 0;   // of the step simulated again with it
+  double gain = 0;       // 1 - step_ps / the step as it is
 };
 
 struct Projection {
@@ -66,7 +67,12 @@ struct Projection {
   bool memory_is_upper_bound = false;  // compiler reuse not modelled
   bool fits = false;
   std::optional<double> tokens_per_s, samples_per_s, cost_usd_per_step, energy_j_per_step;
-  std::string bottleneck;       // "tensor engine", "links", "host", ...
+  std::optional<double> price_usd_per_chip_hour;
+  int64_t instance_chips = 0;  // that are rented together; 0 = unknown
+  // What the critical rank spends most of the step on: ops that an engine or the memory bounds,
+  // calls ("links"), launches ("host"), or waiting for others ("bubble").
+  std::string bottleneck_kind;  // "tensor", "vector", "scalar", "gpsimd", "memory", "links", ...
+  std::string bottleneck;       // the same as people of this machine say it: "tensor cores"
   double bottleneck_share = 0;  // of the step
   std::vector<Advice> advice;
   std::vector<OpShare> top_ops;

@@ -145,12 +145,14 @@ void add_throughput(const workload::Workload& workload, const workload::Step& st
 }
 
 void add_cost(const machine::Machine& machine, Projection& projection) {
+  projection.instance_chips = machine.instance_chips;
   const double chip_s = double(projection.chips_used) * seconds(projection.step_ps);
   if (machine.price_per_chip_hour_usd.is_zero()) {
     projection.guesses.push_back(
         {"cost_usd_per_step", "unknown", "the machine file has no price of a chip"});
   } else {
-    projection.cost_usd_per_step = chip_s * machine.price_per_chip_hour_usd.to_double() / 3600.0;
+    projection.price_usd_per_chip_hour = machine.price_per_chip_hour_usd.to_double();
+    projection.cost_usd_per_step = chip_s * *projection.price_usd_per_chip_hour / 3600.0;
   }
   if (machine.power_per_chip_W.is_zero()) {
     projection.guesses.push_back(

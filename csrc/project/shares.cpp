@@ -246,14 +246,12 @@ Bottleneck find_bottleneck(const lower::Program& program, const Attribution& att
                            int64_t makespan_ps) {
   std::map<std::string, int64_t> sums;
   for (size_t i = 0; i < program.ops.size(); ++i) {
-    const QueueKind bound = program.ops[i].bound;
-    sums[bound == QueueKind::dma ? "memory" : bound_name(bound) + " engine"] +=
-        attribution.op_ps[i];
+    sums[bound_name(program.ops[i].bound)] += attribution.op_ps[i];
   }
   for (const int64_t time : attribution.call_ps) sums["links"] += time;
   sums["host"] += attribution.host_ps;
   sums["bubble"] += attribution.idle_ps;
-  Bottleneck result{"nothing", 0};
+  Bottleneck result;
   int64_t most = 0;
   for (const auto& [name, time] : sums) {
     if (time > most) {

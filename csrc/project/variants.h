@@ -58,6 +58,7 @@ void combine_interval(int64_t step_ps, const std::vector<int64_t>& faster_ps,
 
 // One thing doubled or free at a time, that this machine and placement have.
 struct Change {
+  std::string relieves;  // as Bottleneck::kind
   std::string text;
   machine::Machine machine;
 };

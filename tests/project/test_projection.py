@@ -3,6 +3,7 @@
 """Projections of a small step: sums that must hold, and changes whose direction is known."""
 
 import json
+import re
 
 import pytest
 from small_workload import Script, train
@@ -127,18 +128,32 @@ def test_advice_is_what_a_simulation_with_the_change_says(one_chip):
         assert advice.gain == pytest.approx(1 - advice.step_ps / one_chip.figures.step_ps)
 
 
-def test_the_interval_grows_with_what_is_guessed():
-    workload = train(layers=1)
-    plain = trnsim.project(workload, "trn2", advise=False).figures
-    guessed = trnsim.project(
-        workload,
-        "trn2",
-        advise=False,
-        overrides=[f"chip.hbm.bandwidth={machine_value('trn2', 'chip.hbm.bandwidth')}"],
-    ).figures
-    assert guessed.step_ps == plain.step_ps  # the same value, but nobody vouches for it
-    assert guessed.interval_high_ps >= plain.interval_high_ps
-    assert guessed.overrides[0].startswith("chip.hbm.bandwidth=")
+def test_the_interval_grows_with_what_is_guessed_and_not_with_what_is_given():
+    workload, key = train(layers=1), "chip.hbm.bandwidth"
+    figure = next(f for f in machines.load("trn2").figures if f.key == key)
+    same = f"{key}={figure.value}{figure.unit}"
+
+    def with_(*overrides):
+        return trnsim.project(workload, "trn2", advise=False, overrides=overrides)
+
+    plain, given, guessed = with_(), with_(same), with_(f"{same},guessed")
+    assert given.figures.step_ps == guessed.figures.step_ps == plain.figures.step_ps
+    widths = [
+        p.figures.interval_high_ps - p.figures.interval_low_ps for p in (given, plain, guessed)
+    ]
+    assert widths[0] < widths[1] < widths[2]
+    assert list(given.figures.overrides) == [same]
+    assert list(guessed.figures.overrides) == [f"{same},guessed"]
+    assert re.search(f"set by hand +{re.escape(same)}\n", str(given))
+    assert "set by hand" not in str(plain)
+    assert "--set" not in [name for name, _, _ in given.figures.guesses]
+    assert trnsim.machine.load("trn2", guessed.figures.overrides) == guessed.machine
+
+
+def test_a_bare_number_is_refused_with_the_unit_to_write():
+    with pytest.raises(MachineError, match="no unit: write chip.hbm.bandwidth=3.2TB/s if TB/s is"):
+        quick(train(), "trn2", overrides={"chip.hbm.bandwidth": 3.2})
+    assert quick(train(), "trn2", overrides={"chip.hbm.efficiency": 0.5}).figures.overrides
 
 
 def machine_value(name, key):
@@ -148,7 +163,8 @@ def machine_value(name, key):
 # Figures that move no time: sizes, counts, shapes, prices, and the peaks that MFU divides by.
 EXACT = {
     "chip.name", "chip.architecture", "chip.ranks_per_chip", "chip.hbm.total", "chip.hbm.reserved",
-    "server.chips", "scale_up.kind", "price.per_chip_hour", "power.per_chip", "power.package",
+    "server.chips", "scale_up.kind", "price.per_chip_hour", "price.instance_chips",
+    "power.per_chip", "power.package",
     "collectives.library", "scale_up.multicast", "fabric.kind", "fabric.pods", "fabric.rails",
     "fabric.ecmp", "fabric.nic.count", "fabric.spine.radix",
     *(f"fabric.{tier}.{key}" for tier in ("tor", "leaf")
@@ -171,7 +187,7 @@ def test_every_figure_moves_the_interval_or_is_exact(name):
         for figure in machines.load(name).figures
         if not _core.input_group_of(figure.key)
         and figure.key not in exact
-        and not figure.key.startswith(("chip.peak.published.", "scale_up.chips_"))
+        and not figure.key.startswith(("chip.peak.published.", "chip.engine.", "scale_up.chips_"))
         and not figure.key.endswith(".half_length")
     ]
     assert left == []
@@ -204,6 +220,45 @@ def test_cost_and_energy_count_the_chips_in_use(pod):
     price = float(machine_value("trn2-ultra", "price.per_chip_hour"))
     assert p.cost_usd_per_step == pytest.approx(64 * price / 3600 * p.step_ps / 1e12)
     assert p.energy_j_per_step > 0
+    low, high = pod.cost_usd_per_step_interval
+    assert low / p.interval_low_ps == pytest.approx(p.cost_usd_per_step / p.step_ps)
+    assert high / p.interval_high_ps == pytest.approx(p.cost_usd_per_step / p.step_ps)
+    said = str(pod)
+    assert "64 chips in use at $2.235 an hour each" in said and "published: AWS EC2" in said
+    assert "rented whole" not in said
+
+
+def test_chips_of_an_instance_that_stand_idle_are_paid_for():
+    one = trnsim.project(train(), "h100", advise=False)
+    assert one.cost_usd_per_step_of_instances == pytest.approx(8 * one.figures.cost_usd_per_step)
+    assert "rented whole" in str(one) and "in instances of 8 chips" in str(one)
+    document = one.to_dict()
+    assert document["cost_usd_per_step_of_instances"] == one.cost_usd_per_step_of_instances
+    assert document["cost_usd_per_step_interval"] == list(one.cost_usd_per_step_interval)
+    assert document["price_usd_per_chip_hour"] == 6.88
+
+
+@pytest.mark.parametrize("machine", machines.presets())
+@pytest.mark.parametrize("world_size", [1, 8])
+def test_what_limits_the_step_has_its_row_of_advice(machine, world_size):
+    projection = trnsim.project(train(world_size=world_size), machine, interval=False)
+    p, text = projection.figures, str(projection)
+    assert p.bottleneck_kind in {a.relieves for a in p.advice}, (p.bottleneck, text)
+    best = next(a for a in p.advice if a.relieves == p.bottleneck_kind)
+    assert text.count(best.change) == 2  # beside the bottleneck, and among the advice
+    assert re.search(f"^limited by +{re.escape(p.bottleneck)}: ", text, re.MULTILINE)
+    if machine.startswith("h100"):
+        assert "vector engine" not in text and "tensor engine" not in text
+
+
+def test_kernels_of_a_gpu_that_move_bytes_are_bound_by_the_memory():
+    script = Script()
+    a, b = script.storage(1 << 30), script.storage(1 << 30)
+    script.op("aten::relu(self: float32[268435456]) -> (out0: float32[268435456])", [a], [b], 0)
+    projection = trnsim.project(script.workload(), "h100", interval=False)
+    assert projection.figures.bottleneck == "memory"
+    assert projection.figures.advice[0].change == "twice the HBM bandwidth"
+    assert projection.figures.top_ops[0].bound == "memory"
 
 
 def test_a_model_that_is_too_large_says_so():
@@ -237,7 +292,11 @@ def test_the_same_input_gives_the_same_document():
 def test_contradictions_are_refused_with_what_to_do():
     with pytest.raises(ProjectError, match="ran as 64 ranks, but 16 chips hold 16"):
         quick(train(world_size=64), "trn2-ultra", chips=16)
-    with pytest.raises(MachineError):
+    with pytest.raises(ProjectError, match="which h100-efa or rainier or trn2-ultra can hold"):
+        quick(train(world_size=64), "h100", chips=8)
+    with pytest.raises(MachineError, match="64 ranks, which h100-efa or rainier or trn2-ultra"):
+        quick(train(world_size=64), "h100")
+    with pytest.raises(MachineError, match="use 16$"):
         quick(train(), "trn2", chips=17)
     with pytest.raises(WorkloadError, match="no step 9"):
         quick(train(), step=9)

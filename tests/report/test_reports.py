@@ -71,7 +71,7 @@ def test_what_is_unknown_is_null_with_a_reason():
 def test_the_text_in_a_pipe_is_plain_and_fits(four_chips, columns):
     text = to_text(four_chips, columns)
     assert not ESCAPE.search(text)
-    assert max(map(len, text.splitlines())) <= max(columns, 100)
+    assert max(map(len, text.splitlines())) <= max(columns, 120)
     for word in ("step time", "limited by", "MFU", "peak memory", "fits", "tokens/s", "cost"):
         assert word in text
     assert four_chips.figures.timeline_hash in text
@@ -117,6 +117,18 @@ def test_a_projection_prints_itself(four_chips):
     assert str(four_chips) == to_text(four_chips)
     assert repr(four_chips).startswith("<Projection trn2: step ")
     assert copy.copy(four_chips).step_time_s == four_chips.step_time_s
+
+
+@pytest.mark.parametrize("columns", [80, 100, 120])
+def test_no_name_breaks_in_the_middle_of_a_word(columns):
+    name = "_scaled_dot_product_fused_attention_overrideable_backward_of_a_very_long_name"
+    script = small_workload.Script()
+    a = script.storage(4096)
+    script.op(f"aten::{name}(self: float32[1024]) -> (out0: float32[1024])", [a], [a], 0, "layer")
+    text = to_text(trnsim.project(script.workload(), "trn2", advise=False), columns)
+    (start,) = [line.split("  ")[-1] for line in text.splitlines() if "_scaled_dot" in line][:1]
+    assert name.startswith(start.rstrip("…")) and (start == name or start.endswith("…"))
+    assert re.search("^ +layer", text, re.MULTILINE)  # what follows is on the next line
 
 
 @pytest.mark.parametrize(

@@ -66,6 +66,24 @@ class Projection:
         return self.figures.interval_low_ps / 1e12, self.figures.interval_high_ps / 1e12
 
     @property
+    def cost_usd_per_step_interval(self) -> tuple[float, float] | None:
+        """Dollars at both ends of the step's interval; the price is taken as it is."""
+        p = self.figures
+        if p.cost_usd_per_step is None or not p.step_ps:
+            return None
+        a_ps = p.cost_usd_per_step / p.step_ps
+        return a_ps * p.interval_low_ps, a_ps * p.interval_high_ps
+
+    @property
+    def cost_usd_per_step_of_instances(self) -> float | None:
+        """Dollars when chips are rented in whole instances; None where their size is not known."""
+        p = self.figures
+        if p.cost_usd_per_step is None or not p.instance_chips:
+            return None
+        rented = -(-p.chips_used // p.instance_chips) * p.instance_chips
+        return p.cost_usd_per_step * rented / p.chips_used
+
+    @property
     def breakdown_ps(self) -> dict[str, int]:
         """Where the step goes, mean over ranks; sums to step_ps."""
         return _parts(self.figures.breakdown)
@@ -212,7 +230,7 @@ def project(
     """
     from trnsim import _core
     from trnsim import workload as workloads
-    from trnsim.job import check_asked, make_job
+    from trnsim.job import check_asked
 
     check_asked(step=step, tokens_per_step=tokens_per_step, top=top)
     if not isinstance(workload, _core.Workload):
@@ -221,14 +239,61 @@ def project(
         ranks = workload.world_size
     if not isinstance(machine, _core.Machine):
         machine = os.fspath(machine)
-    job = make_job(
-        machine, chips=chips, ranks=ranks, ranks_per_chip=ranks_per_chip, overrides=overrides
+    job = _job_of(
+        workload, machine, overrides, chips=chips, ranks=ranks, ranks_per_chip=ranks_per_chip
     )
     asked = {
         "step": step, "tokens_per_step": tokens_per_step, "slow_chips": list(slow_chips),
         "faults": list(faults),
     }  # fmt: skip
     return _project(workload, job, asked, top=top, advise=advise, interval=interval, fold=fold)
+
+
+def _job_of(
+    workload: _core.Workload,
+    machine: str | _core.Machine,
+    overrides: Iterable[str] | Mapping[str, Any],
+    **counts: int | None,
+) -> Job:
+    """The job; where it does not hold the ranks of the script, what does is named."""
+    from trnsim import _core
+    from trnsim.errors import MachineError, ProjectError
+    from trnsim.job import make_job
+
+    world = workload.world_size
+    if not isinstance(machine, _core.Machine):
+        machine = make_job(machine, overrides=overrides).machine
+        overrides = ()
+    try:
+        job = make_job(machine, overrides=overrides, **counts)
+    except MachineError as error:
+        if world == 1:
+            raise
+        raise MachineError(f"{error}; the script ran as {world} ranks{_holders(world)}") from None
+    if world not in (1, job.placement.ranks):
+        place = job.placement
+        raise ProjectError(
+            f"the script ran as {world} ranks, but {place.chips} chips hold {place.ranks}: run it "
+            f"again with --chips {place.chips}, or give as many chips as hold {world}"
+            f"{_holders(world)}"
+        )
+    return job
+
+
+def _holders(ranks: int) -> str:
+    """ ", which h100-efa, rainier or trn2-ultra can hold": machines of ours, one rank a chip."""
+    from trnsim import machine as machines
+    from trnsim.errors import MachineError
+
+    names = []
+    for name in machines.presets():
+        machine = machines.load(name)
+        try:
+            machines.topology(machine, machines.placement(machine, ranks=ranks).chips)
+        except MachineError:
+            continue
+        names.append(name)
+    return f", which {' or '.join(names)} can hold" if names else ""
 
 
 def _project(

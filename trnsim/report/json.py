@@ -57,11 +57,21 @@ def to_json(projection: Projection) -> dict[str, Any]:
         "tokens_per_s": p.tokens_per_s,
         "samples_per_s": p.samples_per_s,
         "cost_usd_per_step": p.cost_usd_per_step,
+        "cost_usd_per_step_interval": _pair(projection.cost_usd_per_step_interval),
+        "cost_usd_per_step_of_instances": projection.cost_usd_per_step_of_instances,
+        "price_usd_per_chip_hour": p.price_usd_per_chip_hour,
         "energy_j_per_step": p.energy_j_per_step,
         "bottleneck": p.bottleneck,
+        "bottleneck_kind": p.bottleneck_kind,
         "bottleneck_share": p.bottleneck_share,
         "advice": [
-            {"change": a.change, "step_time_s": a.step_ps / 1e12, "gain": a.gain} for a in p.advice
+            {
+                "change": a.change,
+                "relieves": a.relieves,
+                "step_time_s": a.step_ps / 1e12,
+                "gain": a.gain,
+            }
+            for a in p.advice
         ],
         "top_ops": [_op(op, p.step_ps) for op in p.top_ops],
         "top_modules": [_module(m, p.step_ps) for m in p.top_modules],
@@ -94,6 +104,10 @@ def _faults(projection: Projection) -> dict[str, Any] | None:
         "step_time_s_without": p.healthy_step_ps / 1e12,
         "added_s": {name: time_ps / 1e12 for name, time_ps in added_ps.items()},
     }
+
+
+def _pair(interval: tuple[float, float] | None) -> list[float] | None:
+    return None if interval is None else list(interval)
 
 
 def _share(time_ps: int, step_ps: int) -> float:

@@ -15,7 +15,7 @@ if TYPE_CHECKING:
 
     from trnsim.project import Projection
 
-PLAIN_COLUMNS = 100
+PLAIN_COLUMNS = 120
 MIN_GAIN = 0.01
 # Of the parts of the breakdown.
 _COLOURS = {
@@ -62,7 +62,8 @@ def summary(projection: Projection) -> list[tuple[str, str]]:
             ("  interval", f"{words.duration(low)} to {words.duration(high)}, {p.interval_basis}")
         )
     rows += _against_healthy(projection)
-    rows.append(("limited by", f"{p.bottleneck}, {words.percent(p.bottleneck_share)} of the step"))
+    rows += [("  set by hand", text) for text in p.overrides]
+    rows += _bottleneck(projection)
     rows.append(("MFU", _mfu(p)))
     rows.append(("model FLOPs", f"{words.count(p.model_flops, 'FLOP')} a step, all ranks"))
     rates = [
@@ -71,8 +72,9 @@ def summary(projection: Projection) -> list[tuple[str, str]]:
         if value is not None
     ]
     rows.append(("throughput", ", ".join(rates) or "unknown"))
+    rows += _cost(projection)
     energy = "unknown" if p.energy_j_per_step is None else words.count(p.energy_j_per_step, "J")
-    rows.append(("cost, energy", f"{_cost(p)}, {energy} a step"))
+    rows.append(("energy", f"{energy} a step"))
     verdict = "fits" if p.fits else "DOES NOT FIT"
     bound = " (upper bound: compiler reuse not modelled)" if p.memory_is_upper_bound else ""
     memory = f"{words.size(p.memory_peak_bytes)} of {words.size(p.memory_capacity_bytes)} a rank"
@@ -118,10 +120,60 @@ def title(projection: Projection) -> str:
     return f"{p.machine}, {used}, {ranks}{parameters}, {p.mode} mode"
 
 
-def _cost(p: Any) -> str:
+def _relief(p: Any) -> Any:
+    """The best advice against what limits the step, or None."""
+    return next((advice for advice in p.advice if advice.relieves == p.bottleneck_kind), None)
+
+
+def _bottleneck(projection: Projection) -> list[tuple[str, str]]:
+    """What most of the step waits for, and what the step would be if that were faster."""
+    p = projection.figures
+    share = f"{words.percent(p.bottleneck_share)} of the step"
+    said = {
+        "links": f"{p.bottleneck}: the critical rank waits for transfers in {share}",
+        "host": f"{p.bottleneck}: the critical rank waits for launches in {share}",
+        "bubble": f"{p.bottleneck}: the critical rank waits for other ranks in {share}",
+        "nothing": p.bottleneck,
+    }.get(p.bottleneck_kind, f"{p.bottleneck}: slowest part of the ops that take {share}")
+    rows = [("limited by", said)]
+    advice = _relief(p)
+    if advice is None:
+        if p.advice:
+            rows.append(("  if faster", "not tried: no figure of the machine makes it faster"))
+        return rows
+    after = f"{advice.change}: {words.duration(advice.step_ps / 1e12)}, {_gain(advice)}"
+    most = p.bottleneck_share if p.bottleneck_kind == "host" else p.bottleneck_share / 2
+    if advice.gain < 0.9 * most:
+        after += f" (-{words.percent(most)} if those ops waited for nothing else)"
+    return [*rows, ("  if faster", after)]
+
+
+def _gain(advice: Any) -> str:
+    sign = "-" if advice.gain > 0 else "+" if advice.gain < 0 else ""
+    return f"{sign}{words.percent(abs(advice.gain))}"
+
+
+def _cost(projection: Projection) -> list[tuple[str, str]]:
+    """Dollars, by which price, and for which chips."""
+    p = projection.figures
     if p.cost_usd_per_step is None:
-        return "cost unknown"
-    return f"{words.money(1e6 * p.cost_usd_per_step)} a million steps"
+        return [("cost", "unknown")]
+    low, high = (words.money(1e6 * dollars) for dollars in projection.cost_usd_per_step_interval)
+    cost = f"{words.money(1e6 * p.cost_usd_per_step)} a million steps"
+    price = next(f for f in projection.machine.figures if f.key == "price.per_chip_hour")
+    used = f"{p.chips_used} {'chip' if p.chips_used == 1 else 'chips'} in use"
+    rows = [
+        ("cost", f"{cost}, {low} to {high} by the interval" if low != high else cost),
+        ("  counts", f"{used} at ${float(p.price_usd_per_chip_hour):.6g} an hour each"),
+        ("  price", f"{price.confidence}: {price.source}"),
+    ]
+    whole = projection.cost_usd_per_step_of_instances
+    if whole is not None and whole > p.cost_usd_per_step:
+        rows.append((
+            "  rented whole",
+            f"{words.money(1e6 * whole)} a million steps, in instances of {p.instance_chips} chips",
+        ))  # fmt: skip
+    return rows
 
 
 def _mfu(p: Any) -> str:
@@ -154,7 +206,7 @@ def _table(console: Console, *columns: tuple[str, str]) -> Any:
             name,
             justify=justify,  # type: ignore[arg-type]
             no_wrap=not text,
-            overflow="fold" if text else "ellipsis",
+            overflow="ellipsis",  # a word longer than the column: never broken in the middle
         )
     return table
 
@@ -199,6 +251,11 @@ def _head(projection: Projection, console: Console) -> None:
     )
 
 
+def _engine(projection: Projection, kind: str) -> str:
+    """What people call an engine of this machine: "tensor cores"; or "tensor", "memory"."""
+    return projection.machine.engine_name(kind).removesuffix(" engine")
+
+
 def _breakdown(projection: Projection, console: Console) -> None:
     from rich.text import Text
 
@@ -227,19 +284,25 @@ def _breakdown(projection: Projection, console: Console) -> None:
                 )
     _print(console, table)
     busy = ", ".join(
-        f"{name} {words.percent(share)}"
+        f"{_engine(projection, name)} {words.percent(share)}"
         for name, share in sorted(p.engine_busy.items(), key=lambda e: -e[1])
     )
     if busy:
-        _print(console, f"engines busy: {busy}")
+        _print(console, f"engines run, at the same time or in turn, in this share of it: {busy}")
 
 
 def _memory(projection: Projection, console: Console) -> None:
     p = projection.figures
     _heading(console, "Peak memory of a rank by kind")
     kinds = [(k, v) for k, v in sorted(p.memory_by_kind.items(), key=lambda e: -e[1]) if v]
-    line = ", ".join(f"{kind} {words.size(value)}" for kind, value in kinds) or "nothing allocated"
-    _print(console, line)
+    table = _table(console, ("", "left"), ("", "right"), ("", "right"))
+    table.show_header = False
+    for kind, value in kinds:
+        table.add_row(kind, words.size(value), words.percent(value / p.memory_peak_bytes))
+    if kinds:
+        _print(console, table)
+    else:
+        _print(console, "nothing allocated")
     if p.memory_reserved_bytes:
         _print(
             console, f"kept back by the runtime, not in the capacity: "
@@ -251,20 +314,19 @@ def _advice(projection: Projection, console: Console) -> None:
     p = projection.figures
     if not p.advice:
         return
-    helpful = [advice for advice in p.advice if advice.gain >= MIN_GAIN]
-    _heading(console, "What would help (the step simulated again)")
-    if not helpful:
+    shown = [advice for advice in p.advice if advice.gain >= MIN_GAIN][:6]
+    _heading(console, "What would help (the step simulated again with one thing changed)")
+    if not shown:
         _print(console, "nothing that is tried changes the step by 1 % or more")
-        return
+    relief = _relief(p)
+    if relief is not None and relief not in shown:  # what limits is there, helpful or not
+        shown.append(relief)
     table = _table(console, ("", "left"), ("step", "right"), ("", "right"))
     table.show_header = False
-    for advice in helpful[:6]:
-        table.add_row(
-            advice.change,
-            words.duration(advice.step_ps / 1e12),
-            f"-{words.percent(advice.gain)}",
-        )
-    _print(console, table)
+    for advice in shown:
+        table.add_row(advice.change, words.duration(advice.step_ps / 1e12), _gain(advice))
+    if shown:
+        _print(console, table)
 
 
 def _ops(projection: Projection, console: Console) -> None:
@@ -290,7 +352,7 @@ def _ops(projection: Projection, console: Console) -> None:
             str(op.count),
             words.size(op.read_bytes + op.write_bytes) if op.read_bytes + op.write_bytes else "",
             words.count(op.flops) if op.flops else "",
-            op.bound,
+            _engine(projection, op.bound),
             words.percent(op.roofline_fraction) if op.roofline_fraction else "",
             name,
         )

@@ -149,7 +149,7 @@ TEST(Gpu, a_few_more_tiles_than_a_wave_are_slower_for_each_flop) {
   const auto flops = [&](int64_t n) {
     const Cost made = cost(mm(n, n, n), target);
     return 2.0 * double(n) * double(n) * double(n) /
-           double(gpu_kernel_ps(made, bytes_of(made), target));
+           double(gpu_kernel(made, bytes_of(made), target).time_ps);
   };
   EXPECT_NEAR(flops(4096), 786.0, 2.0);  // TFLOP/s: FLOPs per ps
   EXPECT_NEAR(flops(4352), 710.0, 20.0);
