@@ -18,16 +18,18 @@ COLUMNS = (
     "chips", "stages", "odd", "way", "ranks_simulated", "fold_cpu_s", "simulate_cpu_s", "step_ms",
     "timeline_hash", "tasks_compared", "tasks_different", "peak_MiB",
 )  # fmt: skip
-# pods, stages, what is slow, way
+# pods, stages, what is odd, way
 RUNS = [
     (64, 8, "none", "both"),
     (64, 8, "chip", "both"),
     (64, 8, "nic", "both"),
     (64, 8, "chip,nic", "both"),
+    (64, 8, "chip,link", "both"),
     (1024, 8, "jitter", "ranks"),
     (6250, 1, "none", "classes"),
     (6250, 10, "none", "classes"),
     (6250, 10, "chip,nic", "classes"),
+    (6250, 10, "chip,link", "classes"),
 ]
 
 

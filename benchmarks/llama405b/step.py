@@ -10,8 +10,9 @@ still in its backward pass. A stage is a role with a Workload of its own.
 
     python step.py PODS STAGES ODD WAY      prints one JSON object
 
-ODD is "none" or names what is slow: "chip", "nic" or both. WAY: "classes" never makes all ranks,
-"ranks" simulates each, and "both" compares the end of every task of every rank.
+ODD is "none" or names what is odd: a slow "chip", a slow "nic", a dead "link", several of them, or
+"jitter" of all. WAY: "classes" never makes all ranks, "ranks" simulates each, and "both" compares
+the end of every task of every rank.
 """
 
 import json
@@ -270,7 +271,10 @@ def main() -> None:
     pods, stages, odd, way = int(sys.argv[1]), int(sys.argv[2]), sys.argv[3], sys.argv[4]
     machine = machines.load("rainier")
     placement = machines.placement(machine, pods * POD, None, None)
-    slow_nic = {f"nic up {pods * POD // 2 + 7}": 0.5} if "nic" in odd else None
+    chip = pods * POD // 2 + 8
+    faults = {f"nic up {chip}": 0.5} if "nic" in odd else {}
+    if "link" in odd:
+        faults[f"x+ {chip}>{chip + 1}"] = 0.0
     odd_ranks = [(5, 70000, 0)] if "chip" in odd else []
     roles = []
     for stage in range(stages):
@@ -283,7 +287,7 @@ def main() -> None:
     timelines = []
     for each in ("classes", "ranks") if way == "both" else (way,):
         began = time.process_time()
-        topology = machines.topology(machine, placement.chips, slow_nic)
+        topology = machines.topology(machine, placement.chips, faults)
         if each == "classes":
             cohorts = fold.cohorts(roles, machine, topology, placement, odd_ranks=odd_ranks)
             system = cohorts.system
