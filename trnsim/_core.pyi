@@ -743,6 +743,9 @@ class Projection:
     def healthy_step_ps(self) -> int | None:
         ...
     @property
+    def idle_overrides(self) -> list[str]:
+        ...
+    @property
     def instance_chips(self) -> int:
         ...
     @property

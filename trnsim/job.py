@@ -8,7 +8,7 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
-from trnsim.errors import WorkloadError
+from trnsim.errors import MachineError, TrnSimError, WorkloadError
 
 if TYPE_CHECKING:
     from trnsim import _core
@@ -45,11 +45,21 @@ class Job:
         )
 
 
-def check_asked(**counts: int | None) -> None:
-    """Raises WorkloadError when one of the named counts is negative."""
+LARGEST_COUNT = 2**31 - 1
+
+
+def check_asked(error: type[TrnSimError] = WorkloadError, **counts: int | None) -> None:
+    """Raises `error` when one of the named counts is negative, too large or no whole number."""
     for name, count in counts.items():
-        if count is not None and count < 0:
-            raise WorkloadError(f"{name} {count} is negative: use 0 or more")
+        if count is None:
+            continue
+        if not hasattr(count, "__index__"):
+            raise error(f"{name} {count!r} is not a whole number: use one")
+        if count < 0:
+            raise error(f"{name} {count} is negative: use 0 or more")
+        most = 2**62 if name == "tokens_per_step" else LARGEST_COUNT
+        if count > most:
+            raise error(f"{name} {count} is too large: use at most {most}")
 
 
 def make_job(
@@ -75,6 +85,7 @@ def make_job(
     from trnsim import _core
     from trnsim import machine as machines
 
+    check_asked(MachineError, chips=chips, ranks=ranks, ranks_per_chip=ranks_per_chip)
     assignments = (
         tuple(f"{key}={value}" for key, value in overrides.items())
         if isinstance(overrides, Mapping)

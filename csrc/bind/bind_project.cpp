@@ -114,6 +114,7 @@ void bind_projection(py::module_& module) {
       .def_readonly("fallback_ops", &Projection::fallback_ops)
       .def_property_readonly("guesses", guesses_of, "(name, value, effect) of each.")
       .def_readonly("overrides", &Projection::overrides)
+      .def_readonly("idle_overrides", &Projection::idle_overrides)
       .def_readonly("faults", &Projection::faults)
       .def_property_readonly("healthy_step_ps",
                              [](const Projection& p) {

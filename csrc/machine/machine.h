@@ -184,6 +184,8 @@ Machine with_override(const Machine& machine, const std::string& assignment);
 inline constexpr const char* kSetByHand = "set by hand";
 // The figures set by hand, each as the assignment that sets it.
 std::vector<std::string> overrides_of(const Machine& machine);
+// For each of them, in order: the machines with half and with twice of it, of those that can be.
+std::vector<std::vector<Machine>> override_neighbours(const Machine& machine);
 // Every bandwidth (links, HBM) or rate of one kind times `factor`, for advice by re-simulation.
 // what: "hbm", "link.x", "link.y", "link.z", "link.switch", "link.cube", "link.nic", "link.fabric",
 // "tensor", "vector", "scalar", "gpsimd", "dma", "host_link", "launch", "latency". Throws

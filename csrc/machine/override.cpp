@@ -150,6 +150,25 @@ std::vector<std::string> overrides_of(const Machine& machine) {
   return assignments;
 }
 
+std::vector<std::vector<Machine>> override_neighbours(const Machine& machine) {
+  std::vector<std::vector<Machine>> neighbours;
+  for (size_t i = 0; i < machine.figures.size(); ++i) {
+    const Figure& figure = machine.figures[i];
+    if (figure.source != kSetByHand) continue;
+    auto& of = neighbours.emplace_back();
+    if (figure.unit == "word" || figure.unit == "list") continue;
+    for (const Rational factor : {Rational{1, 2}, Rational{2, 1}}) {
+      std::vector<Figure> figures = machine.figures;
+      try {
+        figures[i].value = text_of(Rational::parse(figure.value) * factor);
+        of.push_back(make_machine(machine.name, machine.description, figures));
+      } catch (const Error&) {  // half a link, an efficiency above 1
+      }
+    }
+  }
+  return neighbours;
+}
+
 Machine with_override(const Machine& machine, const std::string& assignment) {
   const size_t equals = assignment.find('=');
   TRN_CHECK(equals != std::string::npos, machine, "--set " + assignment + " has no '='",

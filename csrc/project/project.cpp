@@ -222,8 +222,23 @@ void add_variants(const Case& of, const machine::Machine& machine, const Project
     machines.push_back(group.slower);
   }
   for (const Change& change : changes) machines.push_back(change.machine);
+  const auto neighbours = options.advise ? machine::override_neighbours(machine)
+                                         : std::vector<std::vector<machine::Machine>>{};
+  for (const auto& of_one : neighbours) {
+    machines.insert(machines.end(), of_one.begin(), of_one.end());
+  }
   if (options.progress) options.progress->total = 1 + int64_t(machines.size());
   const std::vector<int64_t> steps = simulate_variants(of, machines, options.progress.get());
+  auto step_of_neighbour = steps.begin() + int64_t(2 * groups.size() + changes.size());
+  for (size_t i = 0; i < neighbours.size(); ++i) {
+    const auto end = step_of_neighbour + int64_t(neighbours[i].size());
+    const bool is_idle = std::all_of(step_of_neighbour, end,
+                                     [&](int64_t step) { return step == projection.step_ps; });
+    if (is_idle && !neighbours[i].empty()) {
+      projection.idle_overrides.push_back(projection.overrides[i]);
+    }
+    step_of_neighbour = end;
+  }
   std::vector<int64_t> faster, slower;
   for (size_t i = 0; i < groups.size(); ++i) {
     faster.push_back(steps[2 * i]);

@@ -85,9 +85,10 @@ struct Projection {
   };
   std::vector<Fallback> fallback_ops;
   std::vector<lower::Guess> guesses;
-  std::vector<std::string> overrides;  // figures of the machine whose source is "--set"
-  std::vector<std::string> faults;     // what is slow or dead, in words
-  struct Healthy {                     // the step without the faults
+  std::vector<std::string> overrides;       // figures of the machine whose source is "--set"
+  std::vector<std::string> idle_overrides;  // of them, those whose half and twice give this step
+  std::vector<std::string> faults;          // what is slow or dead, in words
+  struct Healthy {                          // the step without the faults
     int64_t step_ps = 0;
     Breakdown breakdown;
   };

@@ -128,6 +128,17 @@ def test_advice_is_what_a_simulation_with_the_change_says(one_chip):
         assert advice.gain == pytest.approx(1 - advice.step_ps / one_chip.figures.step_ps)
 
 
+def test_what_is_set_by_hand_and_moves_nothing_is_named():
+    """A planner who sets a latency that this step never waits for must not read it as an answer."""
+    idle, felt = "scale_up.hop_latency=100s", "chip.hbm.bandwidth=3TB/s"
+    projection = trnsim.project(
+        train(layers=1), "trn2", interval=False, overrides=[idle, felt, "chip.name=mine"]
+    )
+    assert projection.figures.idle_overrides == [idle]
+    assert f"{idle}: the step takes as long with half of it, and with twice" in str(projection)
+    assert projection.to_dict()["overrides_without_effect"] == [idle]
+
+
 def test_the_interval_grows_with_what_is_guessed_and_not_with_what_is_given():
     workload, key = train(layers=1), "chip.hbm.bandwidth"
     figure = next(f for f in machines.load("trn2").figures if f.key == key)
@@ -308,6 +319,13 @@ def test_contradictions_are_refused_with_what_to_do():
             quick(train(), **asked)
     with pytest.raises(WorkloadError, match="step -1 is negative"):
         trnsim.simulate("trn2", step=-1)
+    with pytest.raises(WorkloadError, match="^step 9+ is too large: use at most 2147483647$"):
+        quick(train(), step=10**20 - 1)
+    for chips in (2.5, "4"):
+        with pytest.raises(MachineError, match=f"^chips {chips!r} is not a whole number: use one$"):
+            trnsim.simulate("trn2", chips=chips)
+    with pytest.raises(MachineError, match="^ranks 4294967296 is too large"):
+        trnsim.simulate("trn2", ranks=2**32)
 
 
 def test_another_step_can_be_chosen_and_the_first_says_that_it_makes_state():

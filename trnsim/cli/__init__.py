@@ -8,6 +8,7 @@ request, in one line that begins `trnsim: `; `run` exits with the script's own c
 
 from __future__ import annotations
 
+import errno
 import os
 import sys
 
@@ -59,11 +60,21 @@ def main() -> None:
     except (KeyboardInterrupt, typer.Abort):
         code = 130
     except BrokenPipeError:  # the reader of our output has gone: nothing more to say to it
-        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+        _discard_output()
         code = 141
+    except OSError as error:
+        if error.errno not in (errno.ENOSPC, errno.EDQUOT, errno.EIO):
+            raise
+        code = fail(f"the output cannot be written ({error.strerror}): write it to another place")
+        _discard_output()
     if code == 130:  # typer makes it of a KeyboardInterrupt, too
         fail("interrupted")
     sys.exit(code or 0)
+
+
+def _discard_output() -> None:
+    """What is still in the buffer of stdout goes nowhere."""
+    os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
 
 
 def fail(message: str, hint: str = "") -> int:

@@ -10,6 +10,7 @@ from typing import Annotated
 import typer
 
 from trnsim.cli import options, output
+from trnsim.job import LARGEST_COUNT
 
 
 def add_to(app: typer.Typer) -> None:
@@ -24,7 +25,8 @@ def diff(
     a: Annotated[Path, typer.Argument(metavar="A", help="A run file (trnsim run --out).")],
     b: Annotated[Path, typer.Argument(metavar="B", help="The run file to compare it with.")],
     limit: Annotated[
-        int, typer.Option(metavar="N", min=1, help="Differences to print a role.")
+        int,
+        typer.Option(metavar="N", min=1, max=LARGEST_COUNT, help="Differences to print a role."),
     ] = 20,
     as_json: options.Json = False,
 ) -> None:

@@ -70,7 +70,7 @@ Faults = Annotated[
         "--fault",
         metavar="LINK=SHARE[@TIME]",
         help="A link, or the links of a node, with SHARE of its bandwidth left, from TIME on "
-        "('x+ 0>1=0', 'nic up 5=0.5@10ms', 'chip 5=0'); repeatable.",
+        "('x+ 0>1=0', 'nic up 5=0.5@10ms', 'chip 5=0.5'); repeatable.",
     ),
 ]
 Out = Annotated[

@@ -85,6 +85,7 @@ def to_json(projection: Projection) -> dict[str, Any]:
         ],
         "untranslated": [],
         "overrides": list(p.overrides),
+        "overrides_without_effect": list(p.idle_overrides),
         "faults": _faults(projection),
         "timeline_hash": p.timeline_hash,
         "workload_hash": p.workload_hash,

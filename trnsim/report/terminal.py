@@ -52,6 +52,11 @@ def _sections(projection: Projection, console: Console) -> None:
         section(projection, console)
 
 
+def _set_by_hand(assignment: str, idle: list[str]) -> str:
+    without_effect = ": the step takes as long with half of it, and with twice"
+    return assignment + (without_effect if assignment in idle else "")
+
+
 def summary(projection: Projection) -> list[tuple[str, str]]:
     """The figures of the step as (name, text), unknown ones as "unknown"."""
     p = projection.figures
@@ -62,7 +67,7 @@ def summary(projection: Projection) -> list[tuple[str, str]]:
             ("  interval", f"{words.duration(low)} to {words.duration(high)}, {p.interval_basis}")
         )
     rows += _against_healthy(projection)
-    rows += [("  set by hand", text) for text in p.overrides]
+    rows += [("  set by hand", _set_by_hand(text, p.idle_overrides)) for text in p.overrides]
     rows += _bottleneck(projection)
     rows.append(("MFU", _mfu(p)))
     rows.append(("model FLOPs", f"{words.count(p.model_flops, 'FLOP')} a step, all ranks"))
