@@ -266,3 +266,25 @@ def test_steps_without_a_forward_are_counted_in_one(tmp_path):
     """
     guess = guesses_of(tmp_path, text)["step"]
     assert guess["value"] == "3 steps of one optimizer are in it"
+
+
+def test_times_are_readable_where_an_encoding_has_no_micro(tmp_path):
+    script = write(tmp_path, TRAIN)
+    done = trnsim("run", script, PYTHONIOENCODING="ascii")
+    assert done.returncode == 0, done.stderr
+    assert "step time" in done.stdout and "?" not in done.stdout
+    assert done.stdout == trnsim("run", script).stdout.replace("µ", "u")
+
+
+def test_a_full_disk_is_one_line():
+    done = python("""
+        import os, sys
+        os.dup2(os.open("/dev/full", os.O_WRONLY), 1)
+        sys.argv[1:] = ["info", "trn2"]
+        from trnsim.cli import main
+        main()
+    """)
+    assert (done.returncode, done.stderr) == (
+        2,
+        "trnsim: the output cannot be written (No space left on device): write it to another place\n",
+    )
