@@ -73,7 +73,8 @@ struct Cost {
   int64_t tensor_cycles = 0, vector_cycles = 0, scalar_cycles = 0, gpsimd_cycles = 0;
   int64_t evacuation_cycles = 0;  // part of vector_cycles that an epilogue takes over
   int64_t dma_copy_ps = 0;        // SBUF to SBUF, beside the streams
-  int64_t least_dma_ps = 0;       // descriptor generation, the link to the host: no copy is faster
+  int64_t least_dma_ps = 0;       // descriptor generation: no copy is faster
+  int64_t host_link_ps = 0;       // on the link to the host, for a copy over it
   std::vector<Stream> streams;
   // The domain: fusion joins equal ones.
   int64_t elements = 0, row_length = 0;
@@ -83,6 +84,16 @@ struct Cost {
   std::vector<GemmShape> gemms;             // for tiles and waves of a GPU
   std::optional<AttentionShape> attention;  // for a GPU's attention table
 };
+
+// What one op may count: far beyond any device, and small enough that neither the products of a
+// rule nor the time of an op leaves 64 bits. A step of too many such ops is the simulation's to
+// refuse.
+inline constexpr int64_t kMostElements = int64_t{1} << 48;  // of one tensor
+inline constexpr int64_t kMostBytes = int64_t{1} << 56;     // of one stream
+inline constexpr int64_t kMostCycles = int64_t{1} << 52;
+inline constexpr int64_t kMostFlops = int64_t{1} << 62;
+// Throws LowerError that names the op and its shapes when `count` is above `most`.
+void check_count(const workload::Signature& signature, const char* of, int128 count, int64_t most);
 
 using CostFunction = std::function<Cost(const workload::Signature&, const Target&)>;
 struct Rule {
@@ -103,7 +114,12 @@ class Registry {
 };
 
 const Registry& registry();  // all families, made once
-// The op's rule, or the fallback: its bytes, on the vector engine and the HBM.
+// The op's rule, or the fallback: its bytes, on the vector engine and the HBM. Throws LowerError
+// when the op counts more than one may.
 Cost cost_of(const workload::Signature& signature, const Target& target);
+
+// How a sort of more than a few values of a row is timed, which is not published: for a report in
+// which it matters. Nothing for other ops.
+std::optional<Guess> guess_of_sort(const workload::Signature& signature, const Target& target);
 
 }  // namespace trnsim::lower

@@ -11,7 +11,7 @@ namespace {
 // Tiles run in waves over the multiprocessors, and a partial wave costs a whole one. When there are
 // fewer tiles than half of the multiprocessors, the contraction is split to fill them (split-K).
 int64_t gemm_ps(const GemmShape& shape, Rational rate, const machine::Gpu& gpu) {
-  if (shape.batch * shape.m * shape.n * shape.k == 0) return 0;
+  if (std::min({shape.batch, shape.m, shape.n, shape.k}) == 0) return 0;
   const int64_t sms = gpu.multiprocessors;
   const int64_t tiles =
       shape.batch *
@@ -57,7 +57,11 @@ GpuKernel gpu_kernel(const Cost& cost, int64_t bytes, const Target& target) {
   for (const GemmShape& shape : cost.gemms) compute_ps += gemm_ps(shape, rate, gpu);
   if (cost.attention) compute_ps += attention_ps(*cost.attention, cost, gpu);
   const int64_t memory_ps = std::max(duration_ps(bytes, target.hbm_Bps), cost.least_dma_ps);
-  if (gpu.kernel_ps > std::max(compute_ps, memory_ps)) return {gpu.kernel_ps, QueueKind::vector};
+  const int64_t link_ps = cost.host_link_ps;
+  if (gpu.kernel_ps > std::max({compute_ps, memory_ps, link_ps})) {
+    return {gpu.kernel_ps, QueueKind::vector};
+  }
+  if (link_ps >= std::max(memory_ps, compute_ps) && link_ps > 0) return {link_ps, QueueKind::host};
   if (memory_ps >= compute_ps) return {memory_ps, QueueKind::dma};
   return {compute_ps, QueueKind::tensor};
 }

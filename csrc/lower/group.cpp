@@ -44,7 +44,8 @@ class GroupCoster {
     cycles_[2] += cost.scalar_cycles;
     cycles_[3] += cost.gpsimd_cycles;
     dma_copy_ps_ += cost.dma_copy_ps;
-    least_dma_ps_ += cost.least_dma_ps;
+    least_dma_ps_ += cost.least_dma_ps + cost.host_link_ps;
+    group_.host_link_ps += cost.host_link_ps;
     if (cost.evacuation_cycles > 0 && has_epilogue(member)) cycles_[1] -= cost.evacuation_cycles;
     for (const int32_t value : member.inputs) note_producer(value);
     for (const Stream& stream : cost.streams) {
@@ -235,8 +236,9 @@ void set_bound(Op& op, const GroupCost& group, const Target& target) {
     op.bound = group.gpu_bound;
     return;
   }
-  op.bound = QueueKind::dma;
   op.bound_ps = group.dma_ps();
+  op.bound = group.host_link_ps > 0 && group.host_link_ps == op.bound_ps ? QueueKind::host
+                                                                         : QueueKind::dma;
   for (size_t i = 0; i < 4; ++i) {
     if (group.engine_ps[i] > op.bound_ps) {
       op.bound_ps = group.engine_ps[i];
@@ -270,7 +272,8 @@ Op make_op(const Plan& plan, int32_t unit_index, const workload::Workload& workl
     op.model_flops_causal += member.cost->model_flops_causal;
   }
   set_bound(op, group, target);
-  op.floor_ps = duration_ps(op.read_bytes + op.write_bytes, target.hbm_peak_Bps);
+  op.floor_ps = std::max(group.host_link_ps,
+                         duration_ps(op.read_bytes + op.write_bytes, target.hbm_peak_Bps));
   const auto& peaks = target.chip.peaks.physical_flops;
   const auto peak = peaks.find(op.dtype);
   if (executed > 0 && peak != peaks.end()) {

@@ -16,6 +16,7 @@ struct GroupCost {
   // ps of each engine of one core, in the order tensor, vector, scalar, gpsimd.
   std::array<int64_t, 4> engine_ps{};
   int64_t load_weights_ps = 0, load_ps = 0, store_ps = 0;  // DMA; their sum is exact
+  int64_t host_link_ps = 0;  // the part of the link to the host; no DMA of the group is shorter
   int64_t read_bytes = 0, write_bytes = 0;
   int64_t gpu_ps = 0;  // the kernel, on a GPU, and what it is bound by
   QueueKind gpu_bound = QueueKind::vector;
@@ -31,7 +32,8 @@ Op make_op(const Plan& plan, int32_t unit, const workload::Workload& workload,
            const GroupCost& group, const Target& target);
 
 // One kernel on a GPU: the slowest of tiles and waves or attention's rate (bound: tensor) and HBM
-// (bound: dma), and never below the shortest kernel (bound: vector).
+// (bound: dma) and the link to the host (bound: host), and never below the shortest kernel (bound:
+// vector).
 struct GpuKernel {
   int64_t time_ps = 0;
   QueueKind bound = QueueKind::vector;

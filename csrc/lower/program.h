@@ -88,8 +88,8 @@ struct Op {
   int128 model_flops_causal = 0;            // the same with causal attention halved
   int64_t read_bytes = 0, write_bytes = 0;  // HBM
   int64_t bound_ps = 0;                     // the longest engine alone
-  int64_t floor_ps = 0;                     // max(bytes / HBM peak, executed FLOPs / physical peak)
-  QueueKind bound = QueueKind::dma;         // the engine of bound_ps
+  int64_t floor_ps = 0;                     // at peak rates of HBM, FLOPs and the link to the host
+  QueueKind bound = QueueKind::dma;         // the engine of bound_ps; host = the link to the host
 };
 
 // Whom the pattern of a phase joins. Across pods needs members in the same places of every pod.

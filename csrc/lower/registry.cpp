@@ -1,6 +1,10 @@
 // SPDX-License-Identifier: Apache-2.0
 // SPDX-FileCopyrightText: The trnsim authors
 //
+#include <algorithm>
+#include <bit>
+#include <cstdio>
+
 #include "lower/cost.h"
 #include "lower/rules/families.h"
 
@@ -63,9 +67,66 @@ const Registry& registry() {
   return all;
 }
 
+namespace {
+
+// "aten::mm of float32[4,8], float32[8,2]"
+std::string shapes_text(const workload::Signature& signature) {
+  constexpr size_t kTensorsShown = 4;
+  const auto& slots = signature.inputs.empty() ? signature.outputs : signature.inputs;
+  std::string text = signature.op;
+  for (size_t i = 0; i < std::min(slots.size(), kTensorsShown); ++i) {
+    const workload::TensorMeta& meta = slots[i].meta;
+    text += std::string(i == 0 ? " of " : ", ") + workload::dtype_name(meta.dtype) + "[";
+    for (size_t axis = 0; axis < meta.sizes.size(); ++axis) {
+      text += (axis == 0 ? "" : ",") + std::to_string(meta.sizes[axis]);
+    }
+    text += "]";
+  }
+  return text;
+}
+
+// Stops at the first product above kMostElements, so that no rule multiplies sizes that overflow.
+void check_elements(const workload::Signature& signature) {
+  for (const auto* slots : {&signature.inputs, &signature.outputs}) {
+    for (const workload::TensorSlot& slot : *slots) {
+      int128 count = 1;
+      for (const int64_t size : slot.meta.sizes) {
+        count *= std::max<int64_t>(1, size);
+        check_count(signature, "elements in one tensor", count, kMostElements);
+      }
+    }
+  }
+}
+
+void check_cost(const workload::Signature& signature, const Cost& cost) {
+  check_count(signature, "FLOPs", cost.model_flops, kMostFlops);
+  check_count(signature, "FLOPs", cost.executed_flops, kMostFlops);
+  for (const int64_t cycles :
+       {cost.tensor_cycles, cost.vector_cycles, cost.scalar_cycles, cost.gpsimd_cycles}) {
+    check_count(signature, "cycles of one engine", cycles, kMostCycles);
+  }
+  for (const Stream& stream : cost.streams) {
+    check_count(signature, "bytes of one tensor", stream.bytes, kMostBytes);
+  }
+}
+
+}  // namespace
+
+void check_count(const workload::Signature& signature, const char* of, int128 count, int64_t most) {
+  if (count <= most) return;
+  char text[32];
+  std::snprintf(text, sizeof text, "%.3g", double(count));
+  throw Error(ErrorKind::lower, shapes_text(signature) + " needs " + text + " " + of,
+              "one op may need 2^" + std::to_string(std::bit_width(uint64_t(most)) - 1) +
+                  " at most, so make its tensors smaller");
+}
+
 Cost cost_of(const workload::Signature& signature, const Target& target) {
+  check_elements(signature);
   const Rule* rule = registry().find(signature.op);
-  return rule ? rule->cost(signature, target) : rules::fallback_cost(signature, target);
+  const Cost cost = rule ? rule->cost(signature, target) : rules::fallback_cost(signature, target);
+  check_cost(signature, cost);
+  return cost;
 }
 
 }  // namespace trnsim::lower

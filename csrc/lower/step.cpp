@@ -108,6 +108,26 @@ std::string peak_dtype(const Program& program) {
   return best;
 }
 
+// Products of a dtype for which the machine file gives no rate: gemm_rate and plan_gemm time them
+// as others.
+void add_dtype_guesses(Program& program, const Plan& plan, const Target& target) {
+  std::set<std::string> dtypes;
+  for (const Unit& unit : plan.units) {
+    for (const Member& member : unit.members) {
+      const Cost& cost = *member.cost;
+      const bool has_rate = target.chip.peaks.physical_flops.count(cost.dtype) > 0;
+      if (!cost.gemms.empty() && !has_rate) dtypes.insert(cost.dtype);
+    }
+  }
+  for (const std::string& dtype : dtypes) {
+    const bool is_neuron = target.is_neuron();
+    program.guesses.push_back(
+        {dtype + " products", is_neuron ? "as float32" : "at the vector units' rate of float32",
+         is_neuron ? "the tensor engine has none: what the compiler makes of them is not published"
+                   : "the machine file gives no rate of " + dtype});
+  }
+}
+
 void add_guesses(Program& program, const Plan& plan, const workload::Workload& workload,
                  const Target& target, Level level) {
   if (target.is_neuron()) {
@@ -130,6 +150,7 @@ void add_guesses(Program& program, const Plan& plan, const workload::Workload& w
          "as for " + std::to_string(core.cores / core.cores_per_logical) + " logical cores a chip",
          "the library counts logical cores as ranks; switch points between algorithms are fitted"});
   }
+  add_dtype_guesses(program, plan, target);
   std::set<std::string> unknown;
   bool copies_host = false, is_uneven = false;
   for (const Unit& unit : plan.units) {

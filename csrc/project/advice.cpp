@@ -35,7 +35,7 @@ const Knob kKnobs[] = {
     {"link.cube", "links", "twice the bandwidth of the links of the hypercube", false, {x}},
     {"link.nic", "links", "twice the bandwidth of the NICs", false, {nic_up}},
     {"link.fabric", "links", "twice the bandwidth between switches", false, {tor_up, leaf_up}},
-    {"host_link", "host", "twice the bandwidth to the host", false, {}},
+    {"host_link", "host link", "twice the bandwidth to the host", false, {}},
     {"launch", "host", "no launch cost", true, {}},
     {"latency", "links", "no latency of collective steps, hops, fill and drain", true, {}},
 };

@@ -5,6 +5,7 @@
 #include <algorithm>
 #include <cstdio>
 
+#include "lower/cost.h"
 #include "project/rates.h"
 #include "project/shares.h"
 #include "project/step_shapes.h"
@@ -135,8 +136,29 @@ void add_guesses(const Case& of, const machine::Machine& machine, const lower::P
   for (const std::string& note : workload.notes) add_guess(projection, {"capture", note, ""});
 }
 
+// Sorts whose time matters in the step.
+void add_sort_guesses(const Case& of, const machine::Machine& machine,
+                      const lower::Program& program, const Attribution& attribution,
+                      Projection& projection) {
+  constexpr int64_t kLeastShare = 100;  // a hundredth of the step
+  const lower::Target target = lower::make_target(machine, of.placement.ranks_per_chip);
+  std::map<std::string, std::pair<lower::Guess, int64_t>> times;
+  for (size_t i = 0; i < program.ops.size(); ++i) {
+    for (const int64_t record : program.ops[i].records) {
+      const auto& signature = of.workload->signature_of(of.workload->records[size_t(record)]);
+      const auto guess = lower::guess_of_sort(signature, target);
+      if (!guess) continue;
+      auto& [kept, time_ps] = times.try_emplace(guess->name, *guess, 0).first->second;
+      time_ps += attribution.op_ps[i];
+    }
+  }
+  for (const auto& [name, timed] : times) {
+    if (timed.second > projection.step_ps / kLeastShare) add_guess(projection, timed.first);
+  }
+}
+
 std::string bottleneck_name(const std::string& kind, const machine::Machine& machine) {
-  for (const char* other : {"memory", "links", "host", "bubble", "nothing"}) {
+  for (const char* other : {"memory", "host link", "links", "host", "bubble", "nothing"}) {
     if (kind == other) return kind;
   }
   return machine.engine_name(kind);
@@ -152,6 +174,7 @@ void add_attribution(const Sweep& sweep, const Case& of, const machine::Machine&
   projection.top_ops = rank_ops(program, workload, attribution, options.top);
   projection.top_modules = rank_modules(program, workload, attribution, options.top);
   projection.fallback_ops = rank_fallbacks(program, attribution, timeline.makespan_ps);
+  add_sort_guesses(of, machine, program, attribution, projection);
   const Bottleneck bottleneck = find_bottleneck(program, attribution, timeline.makespan_ps);
   projection.bottleneck_kind = bottleneck.kind;
   projection.bottleneck = bottleneck_name(bottleneck.kind, machine);

@@ -14,8 +14,10 @@ namespace {
 
 using lower::QueueKind;
 
-// "memory" for the DMA queues: what bounds such an op is the traffic to HBM.
+// "memory" for the DMA queues: what bounds such an op is the traffic to HBM, or the link to the
+// host. Launches are no ops.
 std::string bound_name(QueueKind kind) {
+  if (kind == QueueKind::host) return "host link";
   return kind == QueueKind::dma ? "memory" : lower::queue_kind_name(kind);
 }
 

@@ -46,7 +46,7 @@ std::vector<Projection::Fallback> rank_fallbacks(const lower::Program& program,
 // What limits most of the step, as a word, and its share: the bound of the ops that own the compute
 // time, links, host or bubble.
 struct Bottleneck {
-  std::string kind = "nothing";  // "tensor", ..., "memory", "links", "host", "bubble"
+  std::string kind = "nothing";  // "tensor", ..., "memory", "host link", "links", "host", "bubble"
   double share = 0;
 };
 Bottleneck find_bottleneck(const lower::Program& program, const Attribution& attribution,

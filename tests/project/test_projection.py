@@ -272,6 +272,40 @@ def test_kernels_of_a_gpu_that_move_bytes_are_bound_by_the_memory():
     assert projection.figures.top_ops[0].bound == "memory"
 
 
+@pytest.mark.parametrize("machine", ["trn2", "h100"])
+def test_copies_from_the_host_are_limited_by_its_link(machine):
+    script = Script()
+    a, b = script.storage(124_000_000), script.storage(124_000_000)
+    script.op("trnsim::copy_h2d(src: float32[31000000]) -> (out0: float32[31000000])", [a], [b], 0)
+    projection = trnsim.project(script.workload(), machine, interval=False)
+    p = projection.figures
+    assert p.bottleneck == p.bottleneck_kind == p.top_ops[0].bound == "host link"
+    assert p.top_ops[0].roofline_fraction == 1.0
+    assert (p.advice[0].relieves, p.advice[0].change) == (
+        "host link",
+        "twice the bandwidth to the host",
+    )
+    assert str(projection).count("twice the bandwidth to the host") == 2
+
+
+@pytest.mark.parametrize("machine", ["trn2", "h100"])
+@pytest.mark.parametrize("matters", [True, False])
+def test_a_sort_that_takes_a_hundredth_of_the_step_is_a_guess(machine, matters):
+    script = Script()
+    a, b = script.storage(1 << 30), script.storage(1 << 30)
+    if not matters:
+        shape = "float32[8192,8192]"
+        for _ in range(20):
+            script.op(f"aten::mm(self: {shape}, mat2: {shape}) -> (out0: {shape})", [a, a], [b], 0)
+    script.op(
+        "aten::sort(self: float32[64,500]) -> (out0: float32[64,500], out1: int64[64,500])",
+        [a], [b, b], 0,
+    )  # fmt: skip
+    guesses = [name for name, _, _ in quick(script.workload(), machine).figures.guesses]
+    # A kernel as short as this one is hidden behind its launch on a GPU.
+    assert ("aten::sort over 500" in guesses) == matters
+
+
 def test_a_model_that_is_too_large_says_so():
     script = Script()
     huge = script.storage(200 * 2**30, kind=0)

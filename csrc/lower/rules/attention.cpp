@@ -128,6 +128,7 @@ CostFunction attention(bool backward) {
     cost.model_flops = backward ? 2 * forward : forward;
     cost.executed_flops = backward ? forward * 5 / 2 : forward;  // the scores are made again
     cost.model_flops_causal = shape.causal ? cost.model_flops / 2 : cost.model_flops;
+    check_count(signature, "FLOPs", cost.model_flops, kMostFlops);
     if (!target.is_neuron() || scores == 0) return cost;
     const Extras extras{find_input(signature, "attn_bias") >= 0, has_dropout(signature),
                         shape.causal, workload::dtype_bytes(query->dtype) > 2};

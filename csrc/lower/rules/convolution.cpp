@@ -43,6 +43,7 @@ Convolution read(const Signature& signature, const TensorMeta& input, const Tens
   conv.out_channels = output.sizes[1] / conv.groups;
   conv.in_positions = product(input.sizes, 2);
   conv.out_positions = product(output.sizes, 2);
+  check_count(signature, "FLOPs", conv.flops(), kMostFlops);
   return conv;
 }
 

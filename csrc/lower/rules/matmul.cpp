@@ -45,7 +45,7 @@ constexpr int64_t kBlockColumns = 1024, kBlockContraction = 1024, kResidentRows 
 GemmPlan plan_gemm(GemmShape shape, DType dtype, const Target& target) {
   GemmPlan plan;
   const int64_t s = workload::dtype_bytes(dtype);
-  if (!target.is_neuron() || shape.m * shape.n * shape.k * shape.batch == 0) {
+  if (!target.is_neuron() || std::min({shape.batch, shape.m, shape.n, shape.k}) == 0) {
     plan.a_bytes = shape.batch * shape.m * shape.k * s;
     plan.b_bytes = shape.batch * shape.k * shape.n * s;
     plan.out_bytes = shape.batch * shape.m * shape.n * s;
@@ -132,23 +132,41 @@ void set_runs(Cost& cost, const Signature& signature, int64_t run_limit) {
   }
 }
 
+// What the engines multiply: a complex product is four of its real parts, whose sums are two.
+struct Products {
+  DType dtype = DType::other;
+  int64_t count = 1, results = 1;
+};
+
+Products products_of(DType dtype) {
+  if (dtype == DType::complex32) return {DType::float16, 4, 2};
+  if (dtype == DType::complex64) return {DType::float32, 4, 2};
+  if (dtype == DType::complex128) return {DType::float64, 4, 2};
+  return {dtype, 1, 1};
+}
+
 Cost gemm_cost(const Signature& signature, const Target& target, GemmShape shape,
                const std::string& a_name, const std::string& b_name, size_t a_axis, size_t b_axis) {
   Cost cost = make_cost(signature, target, "matmul", Fusion::anchor);
   const int32_t a = input_index(signature, a_name), b = input_index(signature, b_name);
   const TensorMeta &left = signature.inputs[size_t(a)].meta,
                    &right = signature.inputs[size_t(b)].meta;
-  const GemmPlan plan = plan_gemm(shape, left.dtype, target);
+  const Products products = products_of(left.dtype);
+  const int128 flops = int128(2) * products.count * shape.batch * shape.m * shape.n * shape.k;
+  check_count(signature, "FLOPs", flops, kMostFlops);
+  const GemmPlan plan = plan_gemm(shape, products.dtype, target);
+  const int64_t parts = products.results;  // real and imaginary, of operands and results
   set_runs(cost, signature, plan.run_limit);
-  set_stream(cost, a, plan.a_bytes, needs_transpose(left, a_axis) ? plan.a_blocks : 0);
-  set_stream(cost, b, plan.b_bytes, needs_transpose(right, b_axis) ? plan.b_blocks : 0);
-  cost.tensor_cycles = plan.tensor_cycles;
-  cost.vector_cycles = plan.evacuation_cycles;
-  cost.evacuation_cycles = plan.last_evacuation_cycles;
-  cost.gemms = {shape};
-  cost.dtype = workload::dtype_name(left.dtype);
-  cost.model_flops = int128(2) * shape.batch * shape.m * shape.n * shape.k;
-  cost.model_flops_causal = cost.executed_flops = cost.model_flops;
+  set_stream(cost, a, parts * plan.a_bytes,
+             needs_transpose(left, a_axis) ? parts * plan.a_blocks : 0);
+  set_stream(cost, b, parts * plan.b_bytes,
+             needs_transpose(right, b_axis) ? parts * plan.b_blocks : 0);
+  cost.tensor_cycles = products.count * plan.tensor_cycles;
+  cost.vector_cycles = parts * plan.evacuation_cycles;
+  cost.evacuation_cycles = parts * plan.last_evacuation_cycles;
+  cost.gemms.assign(size_t(products.count), shape);
+  cost.dtype = workload::dtype_name(products.dtype);
+  cost.model_flops = cost.model_flops_causal = cost.executed_flops = flops;
   return cost;
 }
 

@@ -84,7 +84,7 @@ Cost host_copy(const Signature& signature, const Target& target) {
   Cost cost = make_cost(signature, target, "movement", Fusion::alone);
   int64_t bytes = 0;
   for (const Stream& stream : cost.streams) bytes = std::max(bytes, stream.bytes);
-  cost.least_dma_ps = duration_ps(bytes, target.host_link_Bps);
+  cost.host_link_ps = duration_ps(bytes, target.host_link_Bps);
   return cost;
 }
 

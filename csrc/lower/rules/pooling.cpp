@@ -36,6 +36,7 @@ CostFunction pool(int passes, bool backward) {
     const int64_t window = window_of(signature, large, small);
     const Instructions core(target, is_narrow(signature));
     const int64_t n = per_partition(small, target);
+    check_count(signature, "cycles of one engine", int128(passes) * n * window, kMostCycles);
     cost.vector_cycles = passes * core.vector(n * window);
     return cost;
   };

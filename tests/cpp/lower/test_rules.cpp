@@ -51,6 +51,17 @@ TEST(Fallback, costs_its_bytes_and_a_pass_and_is_named) {
   EXPECT_TRUE(std::any_of(program.guesses.begin(), program.guesses.end(), named));
 }
 
+TEST(Movement, copies_with_the_host_are_bound_by_its_link) {
+  Script script;
+  script.op("trnsim::copy_h2d(src: float32[31,1000000]) -> (out0: float32[31,1000000])", {"x"},
+            {"y"});
+  for (const machine::Machine& machine : {trainium(1), hopper()}) {
+    const Program program = script.lower(machine, 1, 1);
+    EXPECT_EQ(program.ops.at(0).bound, QueueKind::host);
+    EXPECT_EQ(program.ops.at(0).floor_ps, program.ops.at(0).bound_ps);
+  }
+}
+
 TEST(Movement, copies_with_the_host_take_the_rank_s_share_of_its_link) {
   const std::string batch = "(src: float32[31,1000000]) -> (out0: float32[31,1000000])";
   const auto step_ps = [&](const std::string& op, const machine::Machine& machine,
@@ -203,6 +214,108 @@ TEST(Rules, grow_with_the_batch_and_no_faster) {
       }
     }
   }
+}
+
+std::string refusal(const std::string& text, const Target& target) {
+  try {
+    cost(text, target);
+  } catch (const Error& error) {
+    EXPECT_EQ(error.kind(), ErrorKind::lower);
+    return error.what();
+  }
+  return "";
+}
+
+TEST(Overflow, is_refused_with_the_op_and_its_shapes) {
+  const std::string wide =
+      "aten::relu(self: float32[1048576,268435457]) -> (out0: "
+      "float32[1048576,268435457])";
+  const std::string attention =
+      "aten::_scaled_dot_product_fused_attention_overrideable(query: bfloat16[1,1,4194304000,128], "
+      "key: bfloat16[1,1,4194304000,128], value: bfloat16[1,1,4194304000,128]) -> (out0: "
+      "bfloat16[1,1,4194304000,128])";
+  const std::string convolution =
+      "aten::convolution(input: bfloat16[65536,65536,256,256], weight: bfloat16[65536,65536,3,3]) "
+      "-> (out0: bfloat16[65536,65536,254,254])";
+  const std::string beyond_64_bits = "mylib::fancy(x: float32[4194304,4194304,4194304]) -> ()";
+  for (const Target& target : {one_core(), whole_chip(), make_target(hopper(), 1)}) {
+    EXPECT_EQ(refusal(mm(4194304, 4194304, 4194304), target),
+              "aten::mm of bfloat16[4194304,4194304], bfloat16[4194304,4194304] needs 1.48e+20 "
+              "FLOPs: one op may need 2^62 at most, so make its tensors smaller");
+    EXPECT_NE(refusal(wide, target).find("needs 2.81e+14 elements in one tensor"),
+              std::string::npos);
+    EXPECT_NE(refusal(attention, target).find("9.01e+21 FLOPs"), std::string::npos);
+    EXPECT_NE(refusal(convolution, target).find("3.27e+20 FLOPs"), std::string::npos);
+    EXPECT_NE(refusal(beyond_64_bits, target).find("float32[4194304,4194304,4194304] needs"),
+              std::string::npos);
+    EXPECT_EQ(refusal(mm(1 << 20, 1 << 20, 1 << 20), target), "");
+  }
+  const std::string sort =
+      "aten::sort(self: float32[1,4294967296]) -> (out0: "
+      "float32[1,4294967296], out1: int64[1,4294967296])";
+  EXPECT_NE(refusal(sort, one_core()).find("4.61e+18 cycles of one engine"), std::string::npos);
+}
+
+TEST(Matmul, of_complex_numbers_is_four_of_their_parts) {
+  for (const Target& target : {one_core(), make_target(hopper(), 1)}) {
+    const Cost real = cost(mm(2048, 2048, 2048, "float32"), target);
+    const Cost complex = cost(mm(2048, 2048, 2048, "complex64"), target);
+    EXPECT_EQ(complex.dtype, "float32");
+    EXPECT_EQ(complex.model_flops, 4 * real.model_flops);
+    EXPECT_EQ(complex.executed_flops, 4 * real.executed_flops);
+    EXPECT_EQ(complex.tensor_cycles, 4 * real.tensor_cycles);
+    EXPECT_EQ(complex.gemms.size(), 4 * real.gemms.size());
+    EXPECT_EQ(bytes_of(complex), 2 * bytes_of(real));
+  }
+}
+
+TEST(Matmul, of_a_dtype_without_a_rate_is_a_guess) {
+  const auto guesses = [](const std::string& dtype, const machine::Machine& machine) {
+    Script script;
+    script.op(mm(512, 512, 512, dtype), {"a", "b"}, {"c"});
+    std::vector<std::string> found;
+    for (const Guess& guess : script.lower(machine, 1, 1).guesses) {
+      if (guess.name.find(" products") != std::string::npos) found.push_back(guess.name);
+    }
+    return found;
+  };
+  for (const machine::Machine& machine : {trainium(1), hopper()}) {
+    for (const std::string dtype : {"float64", "int32", "int64"}) {
+      EXPECT_EQ(guesses(dtype, machine), std::vector{dtype + " products"});
+    }
+    for (const std::string dtype : {"bfloat16", "float32", "complex64"}) {
+      EXPECT_TRUE(guesses(dtype, machine).empty()) << dtype;
+    }
+  }
+}
+
+TEST(Sort, on_a_gpu_passes_over_keys_and_indices_for_every_byte_of_a_key) {
+  const Target target = make_target(hopper(), 1);
+  const auto bytes = [&](const std::string& dtype) {
+    return bytes_of(cost("aten::sort(self: " + dtype + "[64,50000]) -> (out0: " + dtype +
+                             "[64,50000], out1: int64[64,50000])",
+                         target));
+  };
+  const int64_t keys = 64 * 50000;
+  EXPECT_EQ(bytes("float32"), keys * 4 + 4 * 2 * keys * (4 + 8));
+  EXPECT_EQ(bytes("bfloat16"), keys * 2 + 2 * 2 * keys * (2 + 8));
+}
+
+TEST(Sort, names_how_it_was_timed) {
+  const auto guess = [](const std::string& text, const Target& target) {
+    const auto found = guess_of_sort(workload::Signature::parse(text), target);
+    return found ? found->name + ": " + found->value : "";
+  };
+  const std::string sort = "aten::sort.stable(self: float32[64,500], dim=0) -> ()";
+  const Target gpu = make_target(hopper(), 1);
+  EXPECT_EQ(guess(sort, one_core()),
+            "aten::sort.stable over 64: sorts in rounds of 8 over the row");
+  EXPECT_EQ(guess(sort, gpu),
+            "aten::sort.stable over 64: radix sort, 4 passes over keys and indices");
+  EXPECT_NE(guess("aten::topk(self: float32[64,500], k=9) -> ()", one_core()), "");
+  EXPECT_EQ(guess("aten::topk(self: float32[64,500], k=8) -> ()", one_core()), "");
+  EXPECT_EQ(guess("aten::topk(self: float32[64,500], k=9) -> ()", gpu), "");
+  EXPECT_EQ(guess("aten::relu(self: float32[64,500]) -> ()", one_core()), "");
 }
 
 }  // namespace
