@@ -284,7 +284,6 @@ def test_a_full_disk_is_one_line():
         from trnsim.cli import main
         main()
     """)
-    assert (done.returncode, done.stderr) == (
-        2,
-        "trnsim: the output cannot be written (No space left on device): write it to another place\n",
-    )
+    reason = "the output cannot be written (No space left on device)"
+    assert done.returncode == 2
+    assert done.stderr == f"trnsim: {reason}: write it to another place\n"
