@@ -135,14 +135,16 @@ void bind_projection(py::module_& module) {
 std::shared_ptr<Run> run_project(std::shared_ptr<workload::Workload> workload,
                                  const machine::Machine& machine,
                                  const machine::Placement& placement, int64_t step,
-                                 int64_t tokens_per_step, int64_t top, bool advise, bool interval,
-                                 bool fold, const std::vector<std::string>& slow_chips,
+                                 int64_t tokens_per_step, int64_t samples_per_step, int64_t top,
+                                 bool advise, bool interval, bool fold,
+                                 const std::vector<std::string>& slow_chips,
                                  const std::vector<std::string>& faults,
                                  std::shared_ptr<Progress> progress) {
   ProjectOptions options;
   options.placement = placement;
   options.step = step;
   options.tokens_per_step = tokens_per_step;
+  options.samples_per_step = samples_per_step;
   options.top = top;
   options.advise = advise;
   options.interval = interval;
@@ -198,9 +200,10 @@ void bind_project(py::module_& module) {
       .def_readonly("cohorts", &Run::cohorts)
       .def("task_columns", task_columns, py::arg("ranks"));
   module.def("project_step", run_project, py::arg("workload"), py::arg("machine"),
-             py::arg("placement"), py::arg("step"), py::arg("tokens_per_step"), py::arg("top"),
-             py::arg("advise"), py::arg("interval"), py::arg("fold"), py::arg("slow_chips"),
-             py::arg("faults"), py::arg("progress"), py::call_guard<py::gil_scoped_release>());
+             py::arg("placement"), py::arg("step"), py::arg("tokens_per_step"),
+             py::arg("samples_per_step"), py::arg("top"), py::arg("advise"), py::arg("interval"),
+             py::arg("fold"), py::arg("slow_chips"), py::arg("faults"), py::arg("progress"),
+             py::call_guard<py::gil_scoped_release>());
   module.def("input_group_of", &project::input_group_of, py::arg("key"));
   module.def("estimate_trace_bytes", &report::estimate_trace_bytes, py::arg("run"),
              py::arg("ranks"));

@@ -98,6 +98,14 @@ void add_guesses(const Case& of, const machine::Machine& machine, const lower::P
     add_guess(projection, {"step", "first step: optimizer state is created in it",
                            "later steps do not allocate and fill that state"});
   }
+  if (const int64_t missing = work_missing_at_end(workload, of.step); missing > 0) {
+    add_guess(projection,
+              {"step",
+               "last step: it lacks " + std::to_string(missing) +
+                   " of the ops that the step before runs between its optimizer and the next "
+                   "forward",
+               "run one step more, or choose another with --step"});
+  }
   if (of.step.sets_up) {
     add_guess(projection, {"step", "DistributedDataParallel lays its buckets anew in it",
                            "later steps do not: run a third, or choose another with --step"});
@@ -301,7 +309,8 @@ Run project_step(std::shared_ptr<const workload::Workload> workload,
   projection.exposed_by_group_ps = shares.exposed_by_group_ps;
   add_attribution(sweep, of, machine, options, *simulated.timeline, projection);
   add_flops(*simulated.timeline->system, machine, projection);
-  add_throughput(*of.workload, of.step, of.used_ranks, options.tokens_per_step, projection);
+  add_throughput(*of.workload, of.step, of.used_ranks,
+                 {options.samples_per_step, options.tokens_per_step}, projection);
   add_cost(machine, projection);
   add_memory(*of.workload, machine, of.placement.ranks_per_chip, projection);
   projection.outside_step_ps = outside_step_ps(of, machine);

@@ -104,7 +104,7 @@ struct Progress {
 struct ProjectOptions {
   machine::Placement placement;
   int64_t step = -1;             // -1: the measured step of find_steps
-  int64_t tokens_per_step = -1;  // -1: counted in the Workload
+  int64_t tokens_per_step = -1, samples_per_step = -1;  // -1: counted in the Workload
   int64_t top = 10;
   bool advise = true, interval = true;
   bool fold = true;  // simulate one rank of each class; the same result either way

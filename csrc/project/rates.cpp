@@ -41,6 +41,18 @@ bool is_gradient_reduction(const workload::Workload& workload, const workload::R
   return reduces && call.group == 0 && is_late;
 }
 
+// Of the first forward pass whose samples are known; there is one.
+const std::string& module_of_samples(const workload::Workload& workload,
+                                     const workload::Step& step) {
+  int64_t at = step.begin;
+  const auto tells = [&](const workload::Record& record) {
+    return record.kind == workload::RecordKind::marker && record.value >= 0 &&
+           record.payload == int32_t(workload::MarkerKind::forward_begin);
+  };
+  while (!tells(workload.records[size_t(at)])) ++at;
+  return workload.modules[size_t(workload.records[size_t(at)].module)];
+}
+
 }  // namespace
 
 void add_flops(const fold::System& system, const machine::Machine& machine,
@@ -111,32 +123,37 @@ std::optional<int64_t> data_parallel_degree(const workload::Workload& workload,
 }
 
 void add_throughput(const workload::Workload& workload, const workload::Step& step,
-                    int64_t used_ranks, int64_t tokens_per_step, Projection& projection) {
+                    int64_t used_ranks, const StepTotals& given, Projection& projection) {
   auto& guesses = projection.guesses;
   const auto degree = data_parallel_degree(workload, step, used_ranks, guesses);
   const double step_s = seconds(projection.step_ps);
-  const auto rate = [&](const char* name, int64_t of_rank) -> std::optional<double> {
-    if (of_rank < 0) {
-      guesses.push_back({name, "unknown", "the step shows no input to count them in"});
-    } else if (!degree) {
-      guesses.push_back({name, "unknown",
-                         "no process group says over how many ranks data is spread; "
-                         "--tokens-per-step gives the tokens"});
-    } else if (step_s == 0) {
-      guesses.push_back({name, "unknown", "the step takes no time"});
-    } else {
-      return double(of_rank) * double(*degree) / step_s;
+  const auto rate = [&](const std::string& what, int64_t of_rank,
+                        int64_t of_all) -> std::optional<double> {
+    if (step_s > 0 && of_all >= 0) return double(of_all) / step_s;
+    const auto unknown = [&](const std::string& why) {
+      guesses.push_back({what + "_per_s", "unknown", why});
+      return std::nullopt;
+    };
+    if (step_s == 0) return unknown("the step takes no time");
+    if (of_rank < 0) return unknown("the step shows no input to count them in");
+    if (!degree) {
+      return unknown("no process group says over how many ranks data is spread; --" + what +
+                     "-per-step gives the " + what);
     }
-    return std::nullopt;
+    return double(of_rank) * double(*degree) / step_s;
   };
   const workload::Counted counted = workload::counted_in(workload, step);
-  projection.samples_per_s = rate("samples_per_s", counted.samples);
-  if (tokens_per_step >= 0) {
-    if (step_s > 0) projection.tokens_per_s = double(tokens_per_step) / step_s;
-    return;
+  projection.samples_per_s = rate("samples", counted.samples, given.samples);
+  if (projection.samples_per_s && given.samples < 0) {
+    const std::string& module = module_of_samples(workload, step);
+    guesses.push_back(
+        {"samples",
+         "counted from the first input of " + (module.empty() ? "the model" : "module " + module),
+         "its leading dimension, or the second of torch.nn's own sequence-first modules; "
+         "--samples-per-step gives them"});
   }
-  projection.tokens_per_s = rate("tokens_per_s", counted.tokens);
-  if (!projection.tokens_per_s || counted.token_module < 0) return;
+  projection.tokens_per_s = rate("tokens", counted.tokens, given.tokens);
+  if (!projection.tokens_per_s || given.tokens >= 0 || counted.token_module < 0) return;
   const std::string& module = workload.modules[size_t(counted.token_module)];
   guesses.push_back({"tokens",
                      "counted from the first embedding, " +

@@ -26,9 +26,13 @@ std::optional<int64_t> data_parallel_degree(const workload::Workload& workload,
                                             const workload::Step& step, int64_t used_ranks,
                                             std::vector<lower::Guess>& guesses);
 
-// tokens_per_s and samples_per_s over all ranks; `tokens_per_step` >= 0 overrides.
+struct StepTotals {  // of all ranks, where the user gives them; -1: counted
+  int64_t samples = -1, tokens = -1;
+};
+
+// tokens_per_s and samples_per_s over all ranks.
 void add_throughput(const workload::Workload& workload, const workload::Step& step,
-                    int64_t used_ranks, int64_t tokens_per_step, Projection& projection);
+                    int64_t used_ranks, const StepTotals& given, Projection& projection);
 
 // cost = chips_used * price * step, energy = chips_used * power * step; null where unknown.
 void add_cost(const machine::Machine& machine, Projection& projection);

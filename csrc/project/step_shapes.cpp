@@ -35,6 +35,23 @@ std::vector<int64_t> shape_of(const workload::Workload& workload, const workload
   return shape;
 }
 
+// Ops and calls of the step after the last of its optimizers.
+int64_t work_at_end(const workload::Workload& workload, const workload::Step& step) {
+  const std::vector<uint8_t> outside = workload::outside_step(workload, step);
+  int64_t count = 0;
+  for (int64_t i = step.end - 1; i >= step.begin; --i) {
+    const Record& record = workload.records[size_t(i)];
+    const auto kind = workload::MarkerKind(record.payload);
+    if (record.kind == RecordKind::marker && (kind == workload::MarkerKind::optimizer_end ||
+                                              kind == workload::MarkerKind::optimizer_skipped)) {
+      return count;
+    }
+    const bool is_work = record.kind == RecordKind::op || record.kind == RecordKind::call;
+    count += is_work && !outside[size_t(i - step.begin)];
+  }
+  return 0;
+}
+
 }  // namespace
 
 std::vector<StepShape> step_shapes(const workload::Workload& workload,
@@ -59,6 +76,16 @@ std::vector<StepShape> step_shapes(const workload::Workload& workload,
     ++index;
   }
   return shapes;
+}
+
+int64_t work_missing_at_end(const workload::Workload& workload, const workload::Step& step) {
+  if (!step.whole || step.end != int64_t(workload.records.size())) return 0;
+  const auto steps = workload::find_steps(workload);
+  const auto before = std::find_if(steps.begin(), steps.end(), [&](const workload::Step& other) {
+    return other.whole && other.end == step.begin;
+  });
+  if (before == steps.end()) return 0;
+  return std::max<int64_t>(work_at_end(workload, *before) - work_at_end(workload, step), 0);
 }
 
 int64_t most_optimizer_steps(const workload::Workload& workload, const workload::Step& step) {

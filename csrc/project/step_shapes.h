@@ -24,6 +24,10 @@ struct StepShape {
 std::vector<StepShape> step_shapes(const workload::Workload& workload,
                                    const workload::Step& measured);
 
+// What a step that ends with the script lacks of what the step before runs after its optimizer (its
+// next batch made on the device, logging): that many ops and calls; 0 for every other step.
+int64_t work_missing_at_end(const workload::Workload& workload, const workload::Step& step);
+
 // How often the optimizer that stepped most did so in the step.
 int64_t most_optimizer_steps(const workload::Workload& workload, const workload::Step& step);
 

@@ -120,9 +120,9 @@ Counted counted_in(const Workload& workload, const Step& step) {
     const Record& record = workload.records[size_t(i)];
     if (is_gradient_work(record)) needs_samples = needs_tokens = true;
     if (is_marker(record, MarkerKind::step) && record.value >= 0) marked = record.value;
-    if (is_marker(record, MarkerKind::forward_begin) && needs_samples) {
+    if (is_marker(record, MarkerKind::forward_begin) && needs_samples && record.value >= 0) {
       needs_samples = false;
-      if (record.value >= 0) counted.samples = std::max<int64_t>(counted.samples, 0) + record.value;
+      counted.samples = std::max<int64_t>(counted.samples, 0) + record.value;
     }
     if (!needs_tokens || record.phase == Phase::recomputation) continue;
     const TensorSlot* indices = embedded(workload, record);

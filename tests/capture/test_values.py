@@ -33,6 +33,35 @@ def test_large_tensors_have_no_values_and_reads_follow_the_policy(phantom, recor
     assert recording.workload.unknown_reads == 4
 
 
+@pytest.mark.parametrize("batch", [(), (3,)])
+def test_factorizations_of_unknown_values_go_well(phantom, record, batch):
+    x = torch.randn(*batch, BIG, BIG, device="trn")
+    assert not _torch.is_known(x)
+    linalg = torch.linalg
+    with record() as recording:
+        for made in (
+            linalg.cholesky_ex(x),
+            linalg.inv_ex(x),
+            linalg.lu_factor_ex(x),
+            linalg.ldl_factor_ex(x),
+            torch._C._linalg.linalg_solve_ex(x, x),
+            linalg.cholesky_ex(x, out=(torch.empty_like(x), torch.ones_like(x[..., 0, 0]).int())),
+        ):
+            assert not _torch.is_known(made[0])
+            assert made.info.tolist() == torch.zeros(batch).int().tolist()
+        for factorize in (linalg.cholesky, linalg.inv, linalg.lu_factor, linalg.eigh):
+            factorize(x)
+        linalg.solve(x, x)
+        linalg.cholesky_ex(x, check_errors=True)
+    assert recording.workload.unknown_reads == 0
+
+
+def test_a_factorization_of_known_values_fails_where_the_machine_would(phantom):
+    with pytest.raises(torch.linalg.LinAlgError, match="not positive-definite"):
+        torch.linalg.cholesky(-torch.eye(4).to("trn"))
+    assert torch.linalg.cholesky_ex(-torch.eye(4).to("trn")).info.item() == 1
+
+
 def test_a_read_of_a_known_value_is_no_answer_by_policy(phantom, record):
     x = torch.ones(3, device="trn")
     with record() as recording:

@@ -176,6 +176,83 @@ def test_keyword_arguments_count_as_inputs():
     assert markers(held.workload) == [("forward_begin", 3)]
 
 
+class Wrapped(nn.Module):
+    def __init__(self, inner, changed=False):
+        super().__init__()
+        self.inner, self.changed = inner, changed
+
+    def forward(self, x, mask=None):
+        return self.inner(x + 1 if self.changed else x)
+
+
+def _decoder(batch_first):
+    return nn.Transformer(8, 2, 1, 1, 16, batch_first=batch_first)
+
+
+@pytest.mark.parametrize(
+    ("make", "samples"),
+    [
+        (lambda: nn.LSTM(8, 8), 3),
+        (lambda: nn.LSTM(8, 8, batch_first=True), 5),
+        (lambda: Wrapped(nn.GRU(8, 8)), 3),
+        (lambda: Wrapped(Wrapped(nn.GRU(8, 8))), 3),
+        (lambda: Wrapped(nn.GRU(8, 8, batch_first=True)), 5),
+        (lambda: Wrapped(nn.Linear(8, 8)), 5),
+        (lambda: Wrapped(nn.Sequential(nn.Linear(8, 8), nn.RNN(8, 8))), 5),
+        (lambda: Wrapped(nn.RNN(8, 8), changed=True), 5),
+        (lambda: nn.TransformerEncoder(nn.TransformerEncoderLayer(8, 2, 16), 1), 3),
+        (lambda: Wrapped(nn.TransformerEncoderLayer(8, 2, 16, batch_first=True)), 5),
+    ],
+)
+def test_samples_of_sequence_first_modules_are_their_second_dimension(make, samples):
+    with capture() as held:
+        model = make().to("trn")
+        model(torch.ones(5, 3, 8).to("trn"))
+        del model
+    counted = [value for name, value in markers(held.workload) if name == "forward_begin"]
+    assert [value for value in counted if value >= 0] == [samples]
+
+
+def test_attention_and_transformers_take_the_second_dimension_unless_batch_first():
+    for batch_first, samples in ((False, 3), (True, 5)):
+        for make in (
+            lambda batch_first: nn.MultiheadAttention(8, 2, batch_first=batch_first),
+            _decoder,
+        ):
+            with capture() as held:
+                model = make(batch_first).to("trn")
+                x = torch.ones(5, 3, 8).to("trn")
+                model(*[x] * (3 if isinstance(model, nn.MultiheadAttention) else 2))
+                del model, x
+            assert markers(held.workload) == [("forward_begin", samples)]
+
+
+def test_masks_and_what_is_broadcast_count_no_samples():
+    class Masked(nn.Module):
+        def __init__(self):
+            super().__init__()
+            self.inner = nn.Linear(8, 8)
+
+        def forward(self, *inputs):
+            return self.inner(torch.ones(1, 8).to("trn"))
+
+    mask, causal = torch.ones(7, 7, dtype=torch.bool), torch.zeros(1, 1, 7, 7)
+    rows, one, positions = torch.ones(3, 8), torch.ones(1, 8), torch.arange(8)
+    for inputs, samples in (
+        ((mask, rows), 3),
+        ((causal, rows), 3),
+        ((one, positions), 1),
+        ((one, one), 1),
+        ((mask,), -1),
+        ((), -1),
+    ):
+        with capture() as held:
+            model = Masked().to("trn")
+            model(*(each.to("trn") for each in inputs))
+            del model
+        assert markers(held.workload) == [("forward_begin", samples)]
+
+
 def test_ops_of_an_optimizer_are_its_phase_and_its_parameters_are_counted():
     with capture() as held:
         model = nn.Linear(8, 4).to("trn")
@@ -309,7 +386,7 @@ def test_a_capture_can_end_the_script_after_a_step():
                 taken += 1
         assert taken == 2
         del model, optimizer
-    assert [one.whole for one in held.workload.find_steps()] == [True, True]
+    assert [one.whole for one in held.workload.find_steps()] == [True, True, False]
 
 
 def test_parameters_that_moved_after_a_call_are_parameters_still():

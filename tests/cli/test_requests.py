@@ -48,6 +48,7 @@ def script(tmp_path):
         (["--step", "-1"], "'--step'"),
         (["--top", "-1"], "'--top'"),
         (["--tokens-per-step", "-1"], "'--tokens-per-step'"),
+        (["--samples-per-step", "-1"], "'--samples-per-step'"),
         (["--set", "chip.hbm.bandwith=3"], "did you mean chip.hbm.bandwidth"),
         (["--set", "nonsense"], "nonsense"),
         (["--set", "chip.hbm.bandwidth=3"], "write chip.hbm.bandwidth=3TB/s if TB/s is meant"),

@@ -96,7 +96,10 @@ def test_an_exception_has_the_scripts_traceback_and_not_ours(tmp_path):
     done = trnsim("run", "--out", tmp_path / "out", script)
     assert done.returncode == 1
     traceback = done.stderr[done.stderr.index("Traceback") :]
-    assert traceback.rstrip().endswith("ValueError: mine")
+    *_, own, ours = traceback.rstrip().splitlines()
+    assert own == "ValueError: mine"
+    assert ours == "trnsim: no report: the script ended with exit code 1"
+    traceback = traceback.removesuffix(ours + "\n")
     assert str(script) in traceback and "trnsim/" not in traceback and "runpy" not in traceback
     assert not (tmp_path / "out").exists()
 
@@ -106,6 +109,8 @@ def test_the_exit_code_is_the_scripts(tmp_path):
         done = trnsim("run", write(tmp_path, TRAIN + f"\n    sys.exit({text})\n"))
         assert done.returncode == code, done.stderr
         assert ("step time" in done.stdout) == (code == 0)
+        no_report = f"trnsim: no report: the script ended with exit code {code}\n"
+        assert done.stderr.endswith(no_report) == (code != 0)
 
 
 def test_an_interrupt_is_one_line_and_leaves_nothing(tmp_path):
@@ -134,6 +139,37 @@ def test_the_script_ends_after_the_measured_step_only_when_asked(tmp_path):
         assert ("the end" in done.stdout) == (steps == 4)
     done = trnsim("run", "--step", "4", script)
     assert done.returncode == 2 and "4 steps" in done.stderr
+
+
+MADE_ON_THE_DEVICE = """
+    import sys, torch
+    model = torch.nn.Linear(512, 512).to("trn")
+    optimizer = torch.optim.SGD(model.parameters(), lr=0.1)
+    try:
+        for step in range(4):
+            x = torch.randn(4096, 512, device="trn")
+            model(x.relu()).square().mean().backward()
+            optimizer.step()
+            optimizer.zero_grad()
+    finally:
+        saved = (torch.ones(1 << 24, device="trn") + 1).cpu()
+"""
+
+
+def test_a_step_that_ends_the_script_has_its_next_batch_and_nothing_of_the_way_out(tmp_path):
+    script = write(tmp_path, MADE_ON_THE_DEVICE)
+    whole, stopped, last = (
+        json.loads(trnsim("run", "--json", *options, script).stdout)
+        for options in ([], ["--stop-after-step"], ["--step", "3"])
+    )
+    assert stopped["step_time_ps"] == whole["step_time_ps"]
+    said = [[g["value"] for g in d["guesses"] if g["name"] == "step"] for d in (whole, stopped)]
+    assert said == [[], []]
+    assert last["step_time_ps"] != whole["step_time_ps"]
+    quiet = write(tmp_path, MADE_ON_THE_DEVICE.replace("saved =", "pass #"))
+    last = json.loads(trnsim("run", "--json", "--step", "3", quiet).stdout)
+    [value] = [g["value"] for g in last["guesses"] if g["name"] == "step"]
+    assert value.startswith("last step: it lacks 2 of the ops")
 
 
 def test_out_leaves_a_run_file_that_projects_to_the_same(tmp_path):
@@ -182,6 +218,10 @@ def test_what_project_is_not_told_is_as_in_the_run(tmp_path):
     files = [load_run(folder / "train.trnsim") for folder in (out, tmp_path / "again")]
     assert files[0].manifest == files[1].manifest
     assert files[0].manifest["command"] == [str(script), "--lr", "3"]
+    import trnsim as package
+
+    here = package.project(out / "train.trnsim").to_dict()
+    assert here == json.loads(trnsim("project", out / "train.trnsim", "--json").stdout)
     told = trnsim("project", out / "train.trnsim", "--json", "--step", 1, "--tokens-per-step", 1)
     assert told.returncode == 0, told.stderr
     assert json.loads(told.stdout)["timeline_hash"] != json.loads(first.stdout)["timeline_hash"]
@@ -201,8 +241,8 @@ def test_a_machine_file_is_found_from_elsewhere_and_refused_once_it_changed(tmp_
     done = trnsim("project", run)
     assert done.returncode == 2 and done.stdout == ""
     assert done.stderr == (
-        f"trnsim: machine '{mine}' is not what {run} ran on: its figures changed; name it with "
-        "--machine to project on it as it is now\n"
+        f"trnsim: machine '{mine}' is not what the run was on: its figures changed; name the "
+        "machine (--machine) to project on it as it is now\n"
     )
     assert trnsim("project", run, "--machine", mine).returncode == 0
 

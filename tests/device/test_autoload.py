@@ -83,6 +83,26 @@ def test_the_device_can_have_another_name() -> None:
     assert done.stderr == ""
 
 
+@pytest.mark.parametrize("name", ["cuda", "nn", "é"])
+def test_a_name_that_torch_cannot_take_is_refused_in_one_line(name: str, tmp_path) -> None:
+    done = python(
+        INSTALLED.format(others=())
+        + "import trnsim.errors\n"
+        + "try: import trnsim.device\n"
+        + "except trnsim.errors.CaptureError as error: print(error)\n",
+        TRNSIM_DEVICE_NAME=name,
+    )
+    line = f"the device cannot be called '{name}' (TRNSIM_DEVICE_NAME): "
+    assert done.returncode == 0 and done.stderr == ""
+    assert done.stdout.startswith(line) and done.stdout.count("\n") == 1
+    (tmp_path / "train.py").write_text("import torch\n")
+    arguments = f"import sys; sys.argv[1:] = ['run', {str(tmp_path / 'train.py')!r}]\n"
+    code = INSTALLED.format(others=()) + arguments + "from trnsim.cli import main; main()"
+    done = python(code, TRNSIM_DEVICE_NAME=name)
+    assert done.returncode == 2 and done.stdout == ""
+    assert done.stderr.startswith(f"trnsim: {line}") and done.stderr.count("\n") == 1
+
+
 def test_another_plugin_keeps_the_device_and_is_named() -> None:
     done = installed('import torch\nassert not hasattr(torch, "trn")\n', OTHER)
     assert done.stderr.count("leaves the device to other") == 1

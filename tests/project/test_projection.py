@@ -214,6 +214,13 @@ def test_tokens_and_samples_count_all_ranks(pod):
     given = quick(train(world_size=64), "trn2-ultra", tokens_per_step=10).figures
     assert "tokens" not in [name for name, _, _ in given.guesses]
     assert given.tokens_per_s == pytest.approx(10 / (given.step_ps / 1e12))
+    assert given.samples_per_s == p.samples_per_s
+    counted = ("samples", "counted from the first input of the model")
+    assert counted in [guess[:2] for guess in map(tuple, p.guesses)]
+    given = quick(train(world_size=64), "trn2-ultra", samples_per_step=10).figures
+    assert "samples" not in [name for name, _, _ in given.guesses]
+    assert given.samples_per_s == pytest.approx(10 / (given.step_ps / 1e12))
+    assert given.tokens_per_s == p.tokens_per_s
 
 
 def test_flops_are_those_of_the_matrix_multiplications(one_chip):
@@ -347,7 +354,8 @@ def test_contradictions_are_refused_with_what_to_do():
         quick(train(), step=9)
     with pytest.raises(WorkloadError):
         quick("missing.trnsim")
-    for asked in ({"step": -1}, {"tokens_per_step": -5}, {"top": -1}):
+    negative = ({"step": -1}, {"tokens_per_step": -5}, {"samples_per_step": -5}, {"top": -1})
+    for asked in negative:
         [(name, count)] = asked.items()
         with pytest.raises(WorkloadError, match=f"^{name} {count} is negative: use 0 or more$"):
             quick(train(), **asked)

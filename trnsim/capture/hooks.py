@@ -17,6 +17,7 @@ from collections.abc import Callable, Iterable
 from typing import Any
 
 import torch
+from torch import nn
 from torch.nn import Module
 from torch.utils.weak import WeakIdKeyDictionary
 
@@ -33,6 +34,8 @@ class _PerThread(threading.local):
     def __init__(self) -> None:
         self.paths: list[str] = []  # of the module calls that this thread is in
         self.optimizers: list[Any] = []  # whose step() this thread is in
+        # The input of a forward whose samples the first submodule that gets it will tell.
+        self.waiting: torch.Tensor | None = None
 
 
 class ModulePaths:
@@ -93,6 +96,25 @@ def _tensors(value: Any, depth: int = 0) -> Iterable[torch.Tensor]:
             yield from _tensors(part, depth + 1)
 
 
+def _first_input(tensors: list[torch.Tensor]) -> torch.Tensor | None:
+    """The tensor that counts samples: no mask, and none that is broadcast over them."""
+    inputs = [each for each in tensors if each.dim() > 0 and each.dtype != torch.bool]
+    if not inputs:
+        return None
+    whole = (each for each in inputs[1:] if each.dim() > 1 and each.size(0) > 1)
+    return inputs[0] if inputs[0].size(0) != 1 else next(whole, inputs[0])
+
+
+def _is_sequence_first(module: Module) -> bool:
+    """Whether it is one of torch's own modules that take (time, batch, ...)."""
+    if isinstance(module, (nn.TransformerEncoder, nn.TransformerDecoder)):
+        module = next(iter(module.layers), module)
+    if isinstance(module, (nn.TransformerEncoderLayer, nn.TransformerDecoderLayer)):
+        module = module.self_attn
+    batched = (nn.RNNBase, nn.MultiheadAttention, nn.Transformer)
+    return isinstance(module, batched) and not module.batch_first
+
+
 _OPTIMIZER_FILE = sys.modules[torch.optim.Optimizer.__module__].__file__
 
 
@@ -121,6 +143,7 @@ class Hooks:
         self._known_parameters = WeakIdKeyDictionary()
         self._modules = ModulePaths()
         self._seen_roots: weakref.WeakSet[Module] = weakref.WeakSet()
+        self._has_sequences: weakref.WeakKeyDictionary[Module, bool] = weakref.WeakKeyDictionary()
         self._thread = _PerThread()
         self._optimizer_ids: weakref.WeakKeyDictionary[Any, int] = weakref.WeakKeyDictionary()
         self._optimizer_count = 0
@@ -139,14 +162,19 @@ class Hooks:
         @functools.wraps(original)
         def __call__(module: Module, *args: Any, **kwargs: Any) -> Any:
             paths = thread.paths
+            is_outermost = not paths
             path = path_of(module, paths)
-            if not paths:
-                self._begin_outermost(module, args, kwargs)
             paths.append(path)
             push(path)
             try:
+                if is_outermost:
+                    self._begin_outermost(module, args, kwargs)
+                elif thread.waiting is not None:
+                    self._ask_submodule(module, args, kwargs)
                 return original(module, *args, **kwargs)
             finally:
+                if is_outermost and thread.waiting is not None:
+                    self._tell_samples(thread.waiting)
                 pop()
                 paths.pop()
 
@@ -161,22 +189,48 @@ class Hooks:
                 self._add_parameter(parameter)
             for buffer in module.buffers():
                 _torch.set_storage_kind(buffer, "buffer")
-        samples = -1
-        for tensor in _tensors((args, kwargs)):
+        tensors = list(_tensors((args, kwargs)))
+        for tensor in tensors:
             self.devices[tensor.device.type] = None
-            if samples < 0 and tensor.dim() > 0:
-                samples = tensor.size(0)
             if not tensor.requires_grad and not isinstance(tensor, torch.nn.Parameter):
                 _torch.set_storage_kind(tensor, "input")
         if torch.is_grad_enabled() and module.training and _has_parameters(module):
-            self._begin_forward(samples)
+            self._begin_forward(module, _first_input(tensors))
 
-    def _begin_forward(self, samples: int) -> None:
+    def _begin_forward(self, module: Module, first: torch.Tensor | None) -> None:
         if self._stepped:
             self._stepped = False
             self._steps += 1
         if self.stop_after_step is not None and self._steps >= self.stop_after_step:
+            # The step ends here, and what the script still does on its way out is no part of it.
+            _torch.record_marker("forward_begin", -1)
             raise StopCapture  # again at each forward, where a script catches all exceptions
+        if first is None:
+            _torch.record_marker("forward_begin", -1)
+        elif _is_sequence_first(module) or not self._holds_sequences(module):
+            self._tell_samples(first, module)
+        else:
+            _torch.record_marker("forward_begin", -1)
+            self._thread.waiting = first
+
+    def _holds_sequences(self, module: Module) -> bool:
+        """Whether it has parts that take (time, batch, ...)."""
+        if module not in self._has_sequences:
+            self._has_sequences[module] = any(map(_is_sequence_first, module.modules()))
+        return self._has_sequences[module]
+
+    def _ask_submodule(self, module: Module, args: tuple[Any, ...], kwargs: Any) -> None:
+        first = self._thread.waiting
+        if not any(tensor is first for tensor in _tensors((args, kwargs))):
+            return
+        if _is_sequence_first(module) or not self._holds_sequences(module):
+            self._tell_samples(first, module)
+
+    def _tell_samples(self, first: torch.Tensor, module: Module | None = None) -> None:
+        samples = first.size(0)
+        if module is not None and _is_sequence_first(module):
+            samples = first.size(1) if first.dim() > 2 else 1
+        self._thread.waiting = None
         _torch.record_marker("forward_begin", samples)
 
     def _add_parameter(self, parameter: torch.Tensor) -> None:

@@ -52,6 +52,10 @@ TokensPerStep = Annotated[
     int | None,
     typer.Option(metavar="N", min=0, help="Tokens of all ranks in a step, where we cannot tell."),
 ]
+SamplesPerStep = Annotated[
+    int | None,
+    typer.Option(metavar="N", min=0, help="Samples of all ranks in a step, where we cannot tell."),
+]
 NoFold = Annotated[
     bool,
     typer.Option("--no-fold", help="Simulate every rank, alike or not; the same result, slower."),

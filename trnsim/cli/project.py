@@ -5,16 +5,11 @@
 from __future__ import annotations
 
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated
+from typing import Annotated
 
 import typer
 
 from trnsim.cli import options, output
-from trnsim.errors import MachineError
-
-if TYPE_CHECKING:
-    from trnsim import _core
-    from trnsim.workload import RunFile
 
 
 def add_to(app: typer.Typer) -> None:
@@ -55,6 +50,7 @@ def project(
     top: options.Top = 10,
     overrides: options.Overrides = None,
     tokens_per_step: options.TokensPerStep = None,
+    samples_per_step: options.SamplesPerStep = None,
     no_fold: options.NoFold = False,
     slow_chips: options.SlowChips = None,
     faults: options.Faults = None,
@@ -71,40 +67,21 @@ def project(
 
     output.check_out(out)
     loaded = load_run(run)
-    saved = loaded.manifest["options"]
-    if machine is None and ranks_per_chip is None:
-        ranks_per_chip = saved.get("ranks_per_chip")
-    chosen = _machine_of(loaded, run) if machine is None else machine
     document = output.claim_json(as_json)
     projection = trnsim.project(
-        loaded.workload,
-        chosen,
-        chips=saved.get("chips") if chips is None else chips,
+        loaded,
+        machine,
+        chips=chips,
         ranks_per_chip=ranks_per_chip,
         overrides=overrides or [],
-        step=saved.get("step") if step is None else step,
-        tokens_per_step=(
-            saved.get("tokens_per_step") if tokens_per_step is None else tokens_per_step
-        ),
+        step=step,
+        tokens_per_step=tokens_per_step,
+        samples_per_step=samples_per_step,
         top=top,
         fold=not no_fold,
-        slow_chips=slow_chips or (saved.get("slow_chips", []) if machine is None else []),
-        faults=faults or (saved.get("faults", []) if machine is None else []),
+        slow_chips=slow_chips or (),
+        faults=faults or (),
     )
     if out is not None:
         projection.write(out, run.stem, loaded.manifest["command"])
     output.finish(projection, document)
-
-
-def _machine_of(loaded: RunFile, run: Path) -> _core.Machine:
-    """The machine that the run was on; MachineError when its figures are others by now."""
-    from trnsim import machine as machines
-
-    name = loaded.manifest["machine"] or "trn2"
-    machine = machines.load(name, loaded.manifest["options"].get("overrides", []))
-    if loaded.manifest["machine_hash"] not in (None, machine.hash):
-        raise MachineError(
-            f"machine '{name}' is not what {run} ran on: its figures changed; name it with "
-            "--machine to project on it as it is now"
-        )
-    return machine

@@ -48,6 +48,7 @@ def run(
     top: options.Top = 10,
     overrides: options.Overrides = None,
     tokens_per_step: options.TokensPerStep = None,
+    samples_per_step: options.SamplesPerStep = None,
     no_oom: Annotated[
         bool, typer.Option("--no-oom", help="Report too little memory instead of raising.")
     ] = False,
@@ -75,6 +76,8 @@ def run(
     captured = _capture(script, arguments or [], is_module, job, mode, no_oom, last)
     if captured.exit_code != 0:
         _explain(captured)
+        ended = f"trnsim: no report: the script ended with exit code {captured.exit_code}"
+        print(ended, file=sys.stderr)
         raise typer.Exit(captured.exit_code)
     projection = _project(
         captured.workload,
@@ -82,6 +85,7 @@ def run(
         step=step,
         top=top,
         tokens_per_step=tokens_per_step,
+        samples_per_step=samples_per_step,
         fold=not no_fold,
         slow_chips=slow_chips or [],
         faults=faults or [],
@@ -105,6 +109,7 @@ def _capture(
     import os
 
     os.environ["TRNSIM_AUTOLOAD"] = "1"  # the command asks for our device, whoever else is here
+    import trnsim.device  # noqa: F401  before torch, which would only warn where it fails
     from trnsim.capture import run_script
     from trnsim.device import clock
 

@@ -22,6 +22,7 @@ from . import _install
 
 _name = _install.device_name()
 _install.check_slot(_name)
+_install.check_name(_name)
 _C = _install.load_extension()
 
 from . import _utils as _utils

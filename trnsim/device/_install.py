@@ -21,6 +21,23 @@ def device_name() -> str:
     return os.environ.get("TRNSIM_DEVICE_NAME", "trn")
 
 
+def check_name(name: str) -> None:
+    """Raises CaptureError when torch has no room for a device of that name."""
+    wrong = f"the device cannot be called '{name}' (TRNSIM_DEVICE_NAME)"
+    if not (name.isascii() and name.isidentifier()):
+        raise CaptureError(f"{wrong}: use letters and digits, as in neuron")
+    if hasattr(torch, name) or hasattr(torch.Tensor, name) or _is_device_type(name):
+        raise CaptureError(f"{wrong}: torch has something of that name; choose another")
+
+
+def _is_device_type(name: str) -> bool:
+    try:
+        torch.device(name)
+    except RuntimeError:
+        return False
+    return True
+
+
 def check_slot(name: str) -> None:
     """Raises CaptureError when another plugin holds torch's device slot."""
     holder = torch._C._get_privateuse1_backend_name()

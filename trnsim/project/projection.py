@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, Any
 if TYPE_CHECKING:
     from trnsim import _core
     from trnsim.job import Job
+    from trnsim.workload import RunFile
 
 
 class Projection:
@@ -22,6 +23,7 @@ class Projection:
     Attributes:
         figures: the exact result, as csrc/project/projection.h states it.
         run: everything that a report needs; for the writers of trnsim.report.
+        guesses: what stood open, each as (name, value, effect); dictionaries in `to_dict`.
     """
 
     def __init__(self, run: _core.Run, asked: Mapping[str, Any]) -> None:
@@ -183,8 +185,8 @@ def _found_from_anywhere(machine: str) -> str:
 
 
 def project(
-    workload: _core.Workload | str | os.PathLike[str],
-    machine: str | os.PathLike[str] | _core.Machine = "trn2",
+    workload: _core.Workload | RunFile | str | os.PathLike[str],
+    machine: str | os.PathLike[str] | _core.Machine | None = None,
     *,
     chips: int | None = None,
     ranks: int | None = None,
@@ -192,6 +194,7 @@ def project(
     step: int | None = None,
     overrides: Iterable[str] | Mapping[str, Any] = (),
     tokens_per_step: int | None = None,
+    samples_per_step: int | None = None,
     top: int = 10,
     advise: bool = True,
     interval: bool = True,
@@ -201,15 +204,21 @@ def project(
 ) -> Projection:
     """Projects the measured step of `workload` on `machine`. Nothing is run but the simulator.
 
+    What is not given for a run file is as in the run that wrote it. A machine begins anew: figures
+    that the run changed, its ranks per chip, slow chips and faults are left out.
+
     Args:
-        workload: a Workload, or the path of a run file.
-        machine: a preset's name, the path of a machine file, or a Machine.
+        workload: a Workload, a run file's path, or what `trnsim.workload.load_run` made of it.
+        machine: a preset's name, the path of a machine file, or a Machine; the run file's own when
+            None, and "trn2" for a Workload.
         chips, ranks, ranks_per_chip: size of the job; the ranks that the script ran as when
             nothing is given.
         step: whole step to measure, from 0; None takes the second, or the only one.
         overrides: figures of the machine to change, as "key=value" or a mapping.
         tokens_per_step: tokens of all ranks in a step, for tokens_per_s; counted from the inputs
             of the first embedding when None.
+        samples_per_step: samples of all ranks in a step, for samples_per_s; counted from the first
+            input of the model when None.
         top: how many ops and modules to list.
         advise: simulate the step again with one thing doubled or free at a time.
         interval: simulate the step again with the machine's figures at their bounds.
@@ -232,21 +241,57 @@ def project(
     from trnsim import workload as workloads
     from trnsim.job import check_asked
 
-    check_asked(step=step, tokens_per_step=tokens_per_step, top=top)
+    asked: dict[str, Any] = {
+        "step": step, "tokens_per_step": tokens_per_step, "samples_per_step": samples_per_step,
+        "slow_chips": list(slow_chips), "faults": list(faults),
+    }  # fmt: skip
+    counts = {"chips": chips, "ranks": ranks, "ranks_per_chip": ranks_per_chip}
+    check_asked(
+        step=step, tokens_per_step=tokens_per_step, samples_per_step=samples_per_step, top=top
+    )
     if not isinstance(workload, _core.Workload):
-        workload = workloads.load(workload)
-    if chips is None and ranks is None:
-        ranks = workload.world_size
+        run = workload if isinstance(workload, workloads.RunFile) else workloads.load_run(workload)
+        _fill_from(run, machine is None, asked, counts)
+        machine = _machine_of(run) if machine is None else machine
+        workload = run.workload
+    if machine is None:
+        machine = "trn2"
+    if counts["chips"] is None and counts["ranks"] is None:
+        counts["ranks"] = workload.world_size
     if not isinstance(machine, _core.Machine):
         machine = os.fspath(machine)
-    job = _job_of(
-        workload, machine, overrides, chips=chips, ranks=ranks, ranks_per_chip=ranks_per_chip
-    )
-    asked = {
-        "step": step, "tokens_per_step": tokens_per_step, "slow_chips": list(slow_chips),
-        "faults": list(faults),
-    }  # fmt: skip
+    job = _job_of(workload, machine, overrides, **counts)
     return _project(workload, job, asked, top=top, advise=advise, interval=interval, fold=fold)
+
+
+def _fill_from(
+    run: RunFile, same_machine: bool, asked: dict[str, Any], counts: dict[str, Any]
+) -> None:
+    """Puts what the run was asked for where nobody asks for something else."""
+    saved = run.manifest["options"]
+    kept = ["step", "tokens_per_step", "samples_per_step"]
+    if same_machine:
+        kept += ["slow_chips", "faults"]
+        if counts["ranks_per_chip"] is None:
+            counts["ranks_per_chip"] = saved.get("ranks_per_chip")
+    asked |= {key: saved[key] for key in kept if key in saved and asked[key] in (None, [])}
+    if counts["chips"] is None and counts["ranks"] is None:
+        counts["chips"] = saved.get("chips")
+
+
+def _machine_of(run: RunFile) -> _core.Machine:
+    """The machine that the run was on; MachineError when its figures are others by now."""
+    from trnsim import machine as machines
+    from trnsim.errors import MachineError
+
+    name = run.manifest["machine"] or "trn2"
+    machine = machines.load(name, run.manifest["options"].get("overrides", []))
+    if run.manifest["machine_hash"] not in (None, machine.hash):
+        raise MachineError(
+            f"machine '{name}' is not what the run was on: its figures changed; name the machine "
+            "(--machine) to project on it as it is now"
+        )
+    return machine
 
 
 def _job_of(
@@ -303,7 +348,8 @@ def _project(
     from trnsim.project.progress import watch
 
     counter = _core.ProjectProgress()
-    counts = {k: -1 if asked[k] is None else asked[k] for k in ("step", "tokens_per_step")}
+    names = ("step", "tokens_per_step", "samples_per_step")
+    counts = {name: -1 if asked[name] is None else asked[name] for name in names}
     with watch(counter, "simulating"):
         run = _core.project_step(
             workload,

@@ -80,6 +80,7 @@ OpFacts facts_of(const c10::OperatorHandle& op) {
         }
       }
     }
+    if (result.name() == "info") facts.info_return = int(facts.alias_of_return.size());
     facts.alias_of_return.push_back(alias);
     returns_only_arguments &= alias >= 0;
   }

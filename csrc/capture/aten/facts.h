@@ -26,6 +26,7 @@ struct OpFacts {
   std::string name;           // "aten::add.Tensor"
   std::vector<ArgumentFacts> arguments;
   std::vector<int> alias_of_return;  // argument that a return is, or -1
+  int info_return = -1;       // the return "info" of a factorization: 0 where it went well
   bool mutates = false;
   bool in_place = false;      // writes its arguments, returns only them, keeps every shape
   bool pointwise = false;

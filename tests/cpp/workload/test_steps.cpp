@@ -72,6 +72,14 @@ TEST(Steps, MicroBatchesAndSeveralOptimizersAreOneStep) {
   EXPECT_EQ(counted_in(b.workload, steps[0]).samples, 12);
 }
 
+TEST(Steps, SamplesThatASubmoduleTellsAreThoseOfItsForward) {
+  Builder b;
+  b.marker(MarkerKind::forward_begin, -1);
+  b.marker(MarkerKind::forward_begin, 5);
+  train(b, 1, 7);  // called before the first backward: another part of the same pass
+  EXPECT_EQ(counted_in(b.workload, find_steps(b.workload)[0]).samples, 5);
+}
+
 TEST(Steps, ASkippedOptimizerStepCounts) {
   Builder b;
   b.marker(MarkerKind::forward_begin, 4);
