@@ -204,8 +204,7 @@ def project(
 ) -> Projection:
     """Projects the measured step of `workload` on `machine`. Nothing is run but the simulator.
 
-    What is not given for a run file is as in the run that wrote it. A machine begins anew: figures
-    that the run changed, its ranks per chip, slow chips and faults are left out.
+    What is not given for a run file is as in the run that wrote it; a machine begins anew.
 
     Args:
         workload: a Workload, a run file's path, or what `trnsim.workload.load_run` made of it.
@@ -215,17 +214,13 @@ def project(
             nothing is given.
         step: whole step to measure, from 0; None takes the second, or the only one.
         overrides: figures of the machine to change, as "key=value" or a mapping.
-        tokens_per_step: tokens of all ranks in a step, for tokens_per_s; counted from the inputs
-            of the first embedding when None.
-        samples_per_step: samples of all ranks in a step, for samples_per_s; counted from the first
-            input of the model when None.
+        tokens_per_step, samples_per_step: those of all ranks; counted from the inputs of the first
+            embedding, and from the first input of the model, when None.
         top: how many ops and modules to list.
         advise: simulate the step again with one thing doubled or free at a time.
         interval: simulate the step again with the machine's figures at their bounds.
-        fold: simulate ranks that behave the same as one; False simulates each, with the same
-            result.
-        slow_chips: "17=1.25" for chip 17 computing 1.25 times as long, "17=1.25@3ms" for doing so
-            from 3 ms on.
+        fold: simulate ranks that behave the same as one; False: each, with the same result.
+        slow_chips: "17=1.25@3ms" for chip 17 computing 1.25 times as long, from 3 ms on.
         faults: "x+ 0>1=0" for a dead link, "nic up 5=0.5@10ms" for half of its bandwidth from
             10 ms on; "chip 5" or "tor 3" stand for all links of a node. Links that are dead from
             the start are routed around. The step without them is projected too.
@@ -252,14 +247,10 @@ def project(
     if not isinstance(workload, _core.Workload):
         run = workload if isinstance(workload, workloads.RunFile) else workloads.load_run(workload)
         _fill_from(run, machine is None, asked, counts)
-        machine = _machine_of(run) if machine is None else machine
-        workload = run.workload
-    if machine is None:
-        machine = "trn2"
+        workload, machine = run.workload, machine or _machine_of(run)
+    machine = machine or "trn2"
     if counts["chips"] is None and counts["ranks"] is None:
         counts["ranks"] = workload.world_size
-    if not isinstance(machine, _core.Machine):
-        machine = os.fspath(machine)
     job = _job_of(workload, machine, overrides, **counts)
     return _project(workload, job, asked, top=top, advise=advise, interval=interval, fold=fold)
 
@@ -267,7 +258,8 @@ def project(
 def _fill_from(
     run: RunFile, same_machine: bool, asked: dict[str, Any], counts: dict[str, Any]
 ) -> None:
-    """Puts what the run was asked for where nobody asks for something else."""
+    """Puts what the run was asked for where nobody asks for something else. On another machine its
+    ranks per chip, slow chips and faults are left out."""
     saved = run.manifest["options"]
     kept = ["step", "tokens_per_step", "samples_per_step"]
     if same_machine:
@@ -296,7 +288,7 @@ def _machine_of(run: RunFile) -> _core.Machine:
 
 def _job_of(
     workload: _core.Workload,
-    machine: str | _core.Machine,
+    machine: str | os.PathLike[str] | _core.Machine,
     overrides: Iterable[str] | Mapping[str, Any],
     **counts: int | None,
 ) -> Job:
@@ -307,7 +299,7 @@ def _job_of(
 
     world = workload.world_size
     if not isinstance(machine, _core.Machine):
-        machine = make_job(machine, overrides=overrides).machine
+        machine = make_job(os.fspath(machine), overrides=overrides).machine
         overrides = ()
     try:
         job = make_job(machine, overrides=overrides, **counts)
