@@ -3,18 +3,21 @@
 //
 // Transfers over given links, all started at time 0: the network half of a step, by itself.
 //
-//   network ROUTES BYTES BANDWIDTH_BPS ENDS
+//   network ROUTES BYTES BANDWIDTH_BPS ENDS folded|each
 // ROUTES: the links of each transfer, one line a transfer. Writes each end in ps to ENDS; prints
-// CPU seconds (reading the routes is not in them, building the network is), solves, and how many of
-// them looked at the whole network.
+// CPU seconds (reading the routes is not in them; folding and building the network are), solves,
+// and how many of them looked at the whole network.
 #include <cstdio>
 #include <cstdlib>
 #include <ctime>
 #include <fstream>
+#include <memory>
 #include <sstream>
 #include <string>
+#include <utility>
 #include <vector>
 
+#include "fold/cohorts.h"
 #include "simulate/network/repair.h"
 #include "simulate/network/transfers.h"
 
@@ -45,34 +48,75 @@ fold::System read_system(const std::string& path, int64_t bytes, int64_t bandwid
   return system;
 }
 
-}  // namespace
+struct Result {
+  std::vector<int64_t> ends;
+  int64_t solves = 0, whole_solves = 0;
+};
 
-int main(int argc, char** argv) {
-  if (argc != 5) {
-    std::fprintf(stderr, "usage: network ROUTES BYTES BANDWIDTH_BPS ENDS\n");
-    return 2;
-  }
-  const fold::System system = read_system(argv[1], std::atoll(argv[2]), std::atoll(argv[3]));
-  std::vector<int64_t> ends(system.variables.size(), -1);
-
-  const double began = cpu_seconds();
+Result run(const fold::System& system) {
+  Result result;
+  result.ends.assign(system.variables.size(), -1);
   simulate::Transfers transfers(
       system,
       std::make_unique<simulate::Repair>(simulate::make_heap_solver(), simulate::RepairLimits{}),
       false);
-  for (size_t i = 0; i < ends.size(); ++i) transfers.begin(int64_t(i), {int32_t(i)}, 0);
+  for (size_t i = 0; i < result.ends.size(); ++i) transfers.begin(int64_t(i), {int32_t(i)}, 0);
   std::vector<int64_t> ended;
   for (int64_t now_ps; (now_ps = transfers.next_ps()) != simulate::kNever;) {
     ended.clear();
     transfers.process(now_ps, ended);
-    for (const int64_t i : ended) ends[size_t(i)] = now_ps;
+    for (const int64_t i : ended) result.ends[size_t(i)] = now_ps;
     transfers.solve(now_ps);
   }
+  result.solves = transfers.solve_count();
+  result.whole_solves = transfers.whole_count();
+  return result;
+}
+
+// Each transfer the only call of a rank of its own, so that a System says which are alike.
+void give_ranks(fold::System& system) {
+  system.roles = {std::make_shared<lower::Program>()};
+  for (size_t i = 0; i < system.variables.size(); ++i) {
+    fold::Rank& rank = system.ranks.emplace_back();
+    rank.communicator_of_slot = {int32_t(i)};
+    fold::Communicator& communicator = system.communicators.emplace_back();
+    communicator.members = {int32_t(i)};
+    system.variables[i].communicator = int32_t(i);
+    system.plan.push_back({{int32_t(i)}});
+  }
+}
+
+Result run_folded(fold::System system) {
+  const size_t count = system.variables.size();
+  give_ranks(system);
+  const fold::Cohorts cohorts =
+      fold::fold_system(std::make_shared<const fold::System>(std::move(system)));
+  Result result = run(*cohorts.system);
+  std::vector<int64_t> ends(count);
+  for (size_t i = 0; i < count; ++i) {
+    const auto& plan = cohorts.system->plan[size_t(cohorts.class_of_communicator[i])];
+    ends[i] = result.ends[size_t(plan[0][0])];
+  }
+  result.ends = std::move(ends);
+  return result;
+}
+
+}  // namespace
+
+int main(int argc, char** argv) {
+  if (argc != 6) {
+    std::fprintf(stderr, "usage: network ROUTES BYTES BANDWIDTH_BPS ENDS folded|each\n");
+    return 2;
+  }
+  fold::System system = read_system(argv[1], std::atoll(argv[2]), std::atoll(argv[3]));
+  const double began = cpu_seconds();
+  const Result result =
+      argv[5] == std::string("folded") ? run_folded(std::move(system)) : run(system);
   const double seconds = cpu_seconds() - began;
 
-  std::printf("%.6f %lld %lld\n", seconds, static_cast<long long>(transfers.solve_count()),
-              static_cast<long long>(transfers.whole_count()));
+  std::printf("%.6f %lld %lld\n", seconds, static_cast<long long>(result.solves),
+              static_cast<long long>(result.whole_solves));
   std::ofstream file(argv[4]);
-  for (const int64_t end : ends) file << end << '\n';
+  for (const int64_t end : result.ends) file << end << '\n';
   return 0;
 }

@@ -10,13 +10,20 @@ namespace {
 
 const char* class_name(ErrorKind kind) {
   switch (kind) {
-    case ErrorKind::machine: return "MachineError";
-    case ErrorKind::workload: return "WorkloadError";
-    case ErrorKind::capture: return "CaptureError";
-    case ErrorKind::lower: return "LowerError";
-    case ErrorKind::simulate: return "SimulateError";
-    case ErrorKind::project: return "ProjectError";
-    case ErrorKind::report: return "ReportError";
+    case ErrorKind::machine:
+      return "MachineError";
+    case ErrorKind::workload:
+      return "WorkloadError";
+    case ErrorKind::capture:
+      return "CaptureError";
+    case ErrorKind::lower:
+      return "LowerError";
+    case ErrorKind::simulate:
+      return "SimulateError";
+    case ErrorKind::project:
+      return "ProjectError";
+    case ErrorKind::report:
+      return "ReportError";
   }
   return "TrnSimError";
 }

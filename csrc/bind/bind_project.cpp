@@ -7,6 +7,7 @@
 
 #include "base/hash.h"
 #include "bind/bind.h"
+#include "bind/python_exchange.h"
 #include "project/projection.h"
 #include "project/variants.h"
 #include "report/trace.h"
@@ -139,7 +140,8 @@ std::shared_ptr<Run> run_project(std::shared_ptr<workload::Workload> workload,
                                  bool advise, bool interval, bool fold,
                                  const std::vector<std::string>& slow_chips,
                                  const std::vector<std::string>& faults,
-                                 std::shared_ptr<Progress> progress) {
+                                 std::shared_ptr<Progress> progress, const AllGather& all_gather,
+                                 int64_t process, int64_t processes) {
   ProjectOptions options;
   options.placement = placement;
   options.step = step;
@@ -156,6 +158,11 @@ std::shared_ptr<Run> run_project(std::shared_ptr<workload::Workload> workload,
     options.scenario.links.push_back(project::parse_fault(text));
   }
   options.progress = std::move(progress);
+  if (all_gather) {
+    options.exchange = std::make_shared<PythonExchange>(all_gather);
+    options.process = process;
+    options.processes = processes;
+  }
   return std::make_shared<Run>(project::project_step(std::move(workload), machine, options));
 }
 
@@ -203,6 +210,7 @@ void bind_project(py::module_& module) {
              py::arg("placement"), py::arg("step"), py::arg("tokens_per_step"),
              py::arg("samples_per_step"), py::arg("top"), py::arg("advise"), py::arg("interval"),
              py::arg("fold"), py::arg("slow_chips"), py::arg("faults"), py::arg("progress"),
+             py::arg("all_gather"), py::arg("process"), py::arg("processes"),
              py::call_guard<py::gil_scoped_release>());
   module.def("input_group_of", &project::input_group_of, py::arg("key"));
   module.def("estimate_trace_bytes", &report::estimate_trace_bytes, py::arg("run"),

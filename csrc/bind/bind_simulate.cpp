@@ -1,11 +1,11 @@
 // SPDX-License-Identifier: Apache-2.0
 // SPDX-FileCopyrightText: The trnsim authors
-#include <pybind11/functional.h>
 #include <pybind11/numpy.h>
 #include <pybind11/stl.h>
 
 #include "base/hash.h"
 #include "bind/bind.h"
+#include "bind/python_exchange.h"
 #include "simulate/jitter.h"
 #include "simulate/network/certificate.h"
 #include "simulate/network/repair.h"
@@ -75,21 +75,6 @@ std::unique_ptr<simulate::Solver> make_solver(const std::string& name) {
   }
   throw py::value_error("no solver '" + name + "': choose reference, heap, dp or repair");
 }
-
-using AllGather = std::function<std::vector<int64_t>(const py::array_t<int64_t>&)>;
-
-// Processes that talk through Python.
-class PythonExchange final : public simulate::Exchange {
- public:
-  explicit PythonExchange(const AllGather& all_gather) : all_gather_(all_gather) {}
-  std::vector<int64_t> all_gather(const std::vector<int64_t>& mine) override {
-    const py::gil_scoped_acquire gil;
-    return all_gather_(py::array_t<int64_t>(py::ssize_t(mine.size()), mine.data()));
-  }
-
- private:
-  const AllGather& all_gather_;
-};
 
 void bind_network(py::module_& module) {
   module.def(

@@ -23,7 +23,7 @@ class Write {
  public:
   Write(const std::vector<Row>& rows, py::dict out) : rows_(rows), out_(std::move(out)) {}
   template <typename T>
-  void operator()(const char* name, T Row::*field) {
+  void operator()(const char* name, T Row::* field) {
     using Code = typename std::conditional_t<std::is_enum_v<T>, std::underlying_type<T>,
                                              std::type_identity<T>>::type;
     py::array_t<Code> column{py::ssize_t(rows_.size())};
@@ -48,7 +48,7 @@ class Read {
  public:
   Read(std::vector<Row>& rows, py::dict in) : rows_(rows), in_(std::move(in)) {}
   template <typename T>
-  void operator()(const char* name, T Row::*field) {
+  void operator()(const char* name, T Row::* field) {
     using Code = typename std::conditional_t<std::is_enum_v<T>, std::underlying_type<T>,
                                              std::type_identity<T>>::type;
     const auto column = get(in_, name).cast<py::array_t<Code, py::array::forcecast>>();

@@ -4,6 +4,7 @@
 
 #include <algorithm>
 #include <map>
+#include <optional>
 
 #include "fold/job.h"
 #include "lower/collectives.h"
@@ -85,31 +86,53 @@ std::vector<CollectiveRun> runs_of(const lower::Program& program,
   return runs;
 }
 
-std::vector<CollectiveRun> simulated(CallKind kind, const std::vector<int64_t>& sizes,
-                                     const machine::Machine& machine,
-                                     const machine::Placement& placement,
-                                     const std::string& algorithm) {
-  const auto topology = machine::make_topology(machine, placement.chips);
-  const auto simulate = [&](const std::shared_ptr<const lower::Program>& program) {
-    const fold::Job job = fold::one_role(program, machine, *topology, placement, placement.ranks);
-    return simulate::simulate_step(fold::make_cohorts(job).system, {});
-  };
-  if (kind != CallKind::send) {
-    CallsOnly calls(machine, placement, algorithm);
-    for (const int64_t bytes : sizes) calls.add(kind, bytes, {lower::QueueKind::collective, 0});
-    const auto program = calls.done();
-    return runs_of(*program, simulate(program));
+// Runs one collective on variants of a machine, which one Mould serves where they call alike.
+class Runner {
+ public:
+  Runner(CallKind kind, const std::vector<int64_t>& sizes, const machine::Placement& placement,
+         const std::string& algorithm, Progress* progress)
+      : kind_(kind),
+        sizes_(sizes),
+        placement_(placement),
+        algorithm_(algorithm),
+        progress_(progress) {}
+
+  std::vector<CollectiveRun> run(const machine::Machine& machine) {
+    if (kind_ != CallKind::send) {
+      CallsOnly calls(machine, placement_, algorithm_);
+      for (const int64_t bytes : sizes_) calls.add(kind_, bytes, {lower::QueueKind::collective, 0});
+      return simulated(machine, calls.done());
+    }
+    std::vector<CollectiveRun> runs;  // messages do not wait for all others: one size at a time
+    for (const int64_t bytes : sizes_) {
+      CallsOnly calls(machine, placement_, algorithm_);
+      calls.add(CallKind::send, bytes, {lower::QueueKind::send, 1});
+      calls.add(CallKind::recv, bytes, {lower::QueueKind::recv, int32_t(placement_.ranks) - 1});
+      runs.push_back(simulated(machine, calls.done()).front());
+    }
+    return runs;
   }
-  std::vector<CollectiveRun> runs;  // messages do not wait for all others: one size at a time
-  for (const int64_t bytes : sizes) {
-    CallsOnly calls(machine, placement, algorithm);
-    calls.add(CallKind::send, bytes, {lower::QueueKind::send, 1});
-    calls.add(CallKind::recv, bytes, {lower::QueueKind::recv, int32_t(placement.ranks) - 1});
-    const auto program = calls.done();
-    runs.push_back(runs_of(*program, simulate(program)).front());
+  // Of one `run`.
+  int64_t simulations() const { return kind_ == CallKind::send ? int64_t(sizes_.size()) : 1; }
+
+ private:
+  std::vector<CollectiveRun> simulated(const machine::Machine& machine,
+                                       const std::shared_ptr<const lower::Program>& program) {
+    const auto topology = machine::make_topology(machine, placement_.chips);
+    const fold::Job job = fold::one_role(program, machine, *topology, placement_, placement_.ranks);
+    if (!mould_ || !mould_->fits(job)) mould_.emplace(job);
+    const auto timeline = simulate::simulate_step(mould_->cast(job).system, {});
+    if (progress_) ++progress_->done;
+    return runs_of(*program, timeline);
   }
-  return runs;
-}
+
+  CallKind kind_;
+  const std::vector<int64_t>& sizes_;
+  const machine::Placement& placement_;
+  const std::string& algorithm_;
+  Progress* progress_;
+  std::optional<fold::Mould> mould_;
+};
 
 bool moves_transfers(const InputGroup& group) {
   return group.name == "links" || group.name == "collective latency" ||
@@ -143,7 +166,8 @@ const char* collective_name(CallKind kind) {
 std::vector<CollectiveRun> run_collective(CallKind kind, const std::vector<int64_t>& sizes,
                                           const machine::Machine& machine,
                                           const machine::Placement& placement,
-                                          const std::string& algorithm, bool interval) {
+                                          const std::string& algorithm, bool interval,
+                                          Progress* progress) {
   TRN_CHECK(algorithm.empty() || lower::has_algorithms(kind), lower,
             std::string(collective_name(kind)) + " has one algorithm only",
             "leave out the algorithm");
@@ -151,12 +175,15 @@ std::vector<CollectiveRun> run_collective(CallKind kind, const std::vector<int64
             "use 2 ranks or more");
   TRN_CHECK(!sizes.empty() && *std::min_element(sizes.begin(), sizes.end()) > 0, lower,
             "a collective needs sizes of 1 byte or more", "give at least one");
-  std::vector<CollectiveRun> runs = simulated(kind, sizes, machine, placement, algorithm);
+  std::vector<InputGroup> groups;
+  if (interval) groups = input_groups(machine);
+  std::erase_if(groups, [](const InputGroup& group) { return !moves_transfers(group); });
+  Runner runner(kind, sizes, placement, algorithm, progress);
+  if (progress) progress->total = runner.simulations() * (1 + 2 * int64_t(groups.size()));
+  std::vector<CollectiveRun> runs = runner.run(machine);
   std::vector<std::vector<int64_t>> faster(sizes.size()), slower(sizes.size());
-  for (const InputGroup& group : input_groups(machine)) {
-    if (!interval || !moves_transfers(group)) continue;
-    const auto quick = simulated(kind, sizes, group.faster, placement, algorithm);
-    const auto slow = simulated(kind, sizes, group.slower, placement, algorithm);
+  for (const InputGroup& group : groups) {
+    const auto quick = runner.run(group.faster), slow = runner.run(group.slower);
     for (size_t i = 0; i < sizes.size(); ++i) {
       faster[i].push_back(quick[i].time_ps);
       slower[i].push_back(slow[i].time_ps);

@@ -9,6 +9,7 @@
 #include <vector>
 
 #include "machine/topology.h"
+#include "project/projection.h"
 #include "workload/workload.h"
 
 namespace trnsim::project {
@@ -35,7 +36,8 @@ std::vector<CollectiveRun> run_collective(workload::CallKind kind,
                                           const std::vector<int64_t>& sizes,
                                           const machine::Machine& machine,
                                           const machine::Placement& placement,
-                                          const std::string& algorithm, bool interval = true);
+                                          const std::string& algorithm, bool interval = true,
+                                          Progress* progress = nullptr);
 
 // Bus bandwidth over algorithm bandwidth, as nccl-tests define it, for `ranks` ranks.
 Rational bus_factor(workload::CallKind kind, int64_t ranks);

@@ -258,8 +258,7 @@ void add_variants(const Case& of, const machine::Machine& machine, const Project
   for (const auto& of_one : neighbours) {
     machines.insert(machines.end(), of_one.begin(), of_one.end());
   }
-  if (options.progress) options.progress->total = 1 + int64_t(machines.size());
-  const std::vector<int64_t> steps = simulate_variants(of, machines, options.progress.get());
+  const std::vector<int64_t> steps = simulate_variants(of, machines, options);
   auto step_of_neighbour = steps.begin() + int64_t(2 * groups.size() + changes.size());
   for (size_t i = 0; i < neighbours.size(); ++i) {
     const auto end = step_of_neighbour + int64_t(neighbours[i].size());

@@ -103,13 +103,16 @@ struct Progress {
 
 struct ProjectOptions {
   machine::Placement placement;
-  int64_t step = -1;             // -1: the measured step of find_steps
+  int64_t step = -1;                                    // -1: the measured step of find_steps
   int64_t tokens_per_step = -1, samples_per_step = -1;  // -1: counted in the Workload
   int64_t top = 10;
   bool advise = true, interval = true;
   bool fold = true;  // simulate one rank of each class; the same result either way
   Scenario scenario;
   std::shared_ptr<Progress> progress;  // or null
+  // Processes that project the same, of which each simulates a share of the variants.
+  std::shared_ptr<simulate::Exchange> exchange;  // null: this one alone
+  int64_t process = 0, processes = 1;
 };
 
 struct Run {  // everything a report needs

@@ -46,9 +46,12 @@ Simulated simulate_case(const Case& of, const machine::Machine& machine) {
   return result;
 }
 
-std::vector<int64_t> simulate_variants(const Case& of,
-                                       const std::vector<machine::Machine>& machines,
-                                       Progress* progress) {
+namespace {
+
+// Those of one process, by its threads.
+std::vector<int64_t> simulate_share(const Case& of,
+                                    const std::vector<const machine::Machine*>& machines,
+                                    Progress* progress) {
   std::vector<int64_t> makespans(machines.size(), 0);
   std::atomic<size_t> next{0};
   std::exception_ptr failure;
@@ -56,7 +59,7 @@ std::vector<int64_t> simulate_variants(const Case& of,
   const auto work = [&] {
     for (size_t i = next++; i < machines.size(); i = next++) {
       try {
-        makespans[i] = simulate_case(of, machines[i]).timeline->makespan_ps;
+        makespans[i] = simulate_case(of, *machines[i]).timeline->makespan_ps;
       } catch (...) {
         const std::lock_guard lock(failure_mutex);
         if (!failure) failure = std::current_exception();
@@ -75,6 +78,29 @@ std::vector<int64_t> simulate_variants(const Case& of,
   work();
   for (std::thread& thread : pool) thread.join();
   if (failure) std::rethrow_exception(failure);
+  return makespans;
+}
+
+}  // namespace
+
+std::vector<int64_t> simulate_variants(const Case& of,
+                                       const std::vector<machine::Machine>& machines,
+                                       const ProjectOptions& options) {
+  std::vector<const machine::Machine*> share;
+  for (size_t i = size_t(options.process); i < machines.size(); i += size_t(options.processes)) {
+    share.push_back(&machines[i]);
+  }
+  if (options.progress) options.progress->total += int64_t(share.size());
+  const std::vector<int64_t> mine = simulate_share(of, share, options.progress.get());
+  if (!options.exchange) return mine;
+  const std::vector<int64_t> all = options.exchange->all_gather(mine);
+  std::vector<int64_t> makespans(machines.size());
+  size_t at = 0;
+  for (size_t process = 0; process < size_t(options.processes); ++process) {
+    for (size_t i = process; i < machines.size(); i += size_t(options.processes)) {
+      makespans[i] = all[at++];
+    }
+  }
   return makespans;
 }
 

@@ -34,11 +34,11 @@ struct Simulated {
 };
 Simulated simulate_case(const Case& of, const machine::Machine& machine);
 
-// Makespans, in order. The host's threads share the machines; the first error is thrown again.
-// `progress` counts each that ends.
+// Makespans, in order. The processes share the machines, and the host's threads those of one; the
+// first error is thrown again. options.progress counts those of this process.
 std::vector<int64_t> simulate_variants(const Case& of,
                                        const std::vector<machine::Machine>& machines,
-                                       Progress* progress);
+                                       const ProjectOptions& options);
 
 // Figures of one kind move together to their bounds, each by its own confidence: measured 5 %,
 // published 10 %, inferred 25 %, guessed 50 %. Faster: rates times (1 + bound), times times

@@ -2,8 +2,13 @@
 # SPDX-FileCopyrightText: The trnsim authors
 """A run over several Gloo processes gives what one process gives, and none hangs when one dies."""
 
+import json
+
 import pytest
+import small_workload
 from command import ROOT, interpreter
+
+from trnsim.workload import save_run
 
 JOB = """
 import os, sys
@@ -63,6 +68,29 @@ def test_processes_share_a_run_and_its_seeds(processes, tmp_path):
     done = torchrun(processes, EQUAL, tmp_path)
     assert done.returncode == 0, done.stderr
     assert len(list(tmp_path.glob("equal.*"))) == processes
+
+
+@pytest.mark.parametrize("processes", [2, 4])
+def test_processes_share_what_a_projection_takes(processes, tmp_path):
+    """The one document is that of one process; the others say nothing."""
+    save_run(tmp_path / "job.trnsim", [small_workload.train(world_size=64)], machine="trn2-ultra")
+    command = (
+        "-m",
+        "trnsim",
+        "project",
+        tmp_path / "job.trnsim",
+        "--json",
+        "--fault",
+        "x+ 0>1=0.5",
+    )
+    alone = interpreter(*command)
+    shared = interpreter(
+        "-m", "torch.distributed.run", "--standalone", "--nproc-per-node", processes, *command,
+        OMP_NUM_THREADS="1",
+    )  # fmt: skip
+    assert (alone.returncode, shared.returncode) == (0, 0), alone.stderr + shared.stderr
+    assert len(json.loads(alone.stdout)["advice"]) > 3
+    assert shared.stdout == alone.stdout
 
 
 def test_a_process_that_dies_ends_the_others(tmp_path):

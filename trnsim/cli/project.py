@@ -57,17 +57,20 @@ def project(
     out: options.Out = None,
     as_json: options.Json = False,
 ) -> None:
-    """Project a run file without running its script.
+    """Project a run file without running its script. Processes that torchrun starts share the work.
 
     What is not given is as in the run that wrote the file. --machine begins anew: figures that the
     run changed by --set, its ranks per chip, slow chips and faults are left out.
     """
     import trnsim
+    from trnsim.simulate.processes import torchrun_group
     from trnsim.workload import load_run
 
     output.check_out(out)
     loaded = load_run(run)
-    document = output.claim_json(as_json)
+    group = torchrun_group()
+    speaks = group is None or group.rank() == 0
+    document = output.claim_json(as_json and speaks)
     projection = trnsim.project(
         loaded,
         machine,
@@ -81,7 +84,10 @@ def project(
         fold=not no_fold,
         slow_chips=slow_chips or (),
         faults=faults or (),
+        group=group,
     )
+    if not speaks:
+        return
     if out is not None:
         projection.write(out, run.stem, loaded.manifest["command"])
     output.finish(projection, document)

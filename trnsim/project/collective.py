@@ -109,6 +109,7 @@ def collective(
     """
     from trnsim import _core
     from trnsim.job import make_job
+    from trnsim.project.progress import watch
 
     asked = list(sizes)
     if not asked or min(asked) < 1:
@@ -117,7 +118,11 @@ def collective(
     job = make_job(
         machine, chips=chips, ranks=ranks, ranks_per_chip=ranks_per_chip, overrides=overrides
     )
-    runs = _core.run_collective(name, asked, job.machine, job.placement, algorithm, interval)
+    counter = _core.ProjectProgress()
+    with watch(counter, "simulating"):
+        runs = _core.run_collective(
+            name, asked, job.machine, job.placement, algorithm, interval, counter
+        )
     numerator, denominator = _core.bus_factor(name, job.placement.ranks)
     rows = tuple(_row(run, numerator / denominator) for run in runs)
     place = job.placement

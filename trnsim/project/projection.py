@@ -10,6 +10,8 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
+    from torch.distributed import ProcessGroup
+
     from trnsim import _core
     from trnsim.job import Job
     from trnsim.workload import RunFile
@@ -201,6 +203,7 @@ def project(
     fold: bool = True,
     slow_chips: Iterable[str] = (),
     faults: Iterable[str] = (),
+    group: ProcessGroup | None = None,
 ) -> Projection:
     """Projects the measured step of `workload` on `machine`. Nothing is run but the simulator.
 
@@ -224,6 +227,8 @@ def project(
         faults: "x+ 0>1=0" for a dead link, "nic up 5=0.5@10ms" for half of its bandwidth from
             10 ms on; "chip 5" or "tor 3" stand for all links of a node. Links that are dead from
             the start are routed around. The step without them is projected too.
+        group: processes of torch.distributed that project the same: each simulates a share of what
+            the interval and the advice take, and all return the same.
 
     Raises:
         MachineError: an unknown machine, contradictory counts, or counts that it cannot hold; a
@@ -252,7 +257,9 @@ def project(
     if counts["chips"] is None and counts["ranks"] is None:
         counts["ranks"] = workload.world_size
     job = _job_of(workload, machine, overrides, **counts)
-    return _project(workload, job, asked, top=top, advise=advise, interval=interval, fold=fold)
+    return _project(
+        workload, job, asked, group, top=top, advise=advise, interval=interval, fold=fold
+    )
 
 
 def _fill_from(
@@ -334,10 +341,15 @@ def _holders(ranks: int) -> str:
 
 
 def _project(
-    workload: _core.Workload, job: Job, asked: Mapping[str, Any], **options: Any
+    workload: _core.Workload,
+    job: Job,
+    asked: Mapping[str, Any],
+    group: ProcessGroup | None = None,
+    **options: Any,
 ) -> Projection:
     from trnsim import _core
     from trnsim.project.progress import watch
+    from trnsim.simulate.processes import AllGather
 
     counter = _core.ProjectProgress()
     names = ("step", "tokens_per_step", "samples_per_step")
@@ -348,6 +360,9 @@ def _project(
             job.machine,
             placement=job.placement,
             progress=counter,
+            all_gather=None if group is None else AllGather(group),
+            process=0 if group is None else group.rank(),
+            processes=1 if group is None else group.size(),
             **{**asked, **counts, **options},
         )
     return Projection(run, asked)

@@ -8,11 +8,12 @@ Under torchrun, in every process (Gloo on CPUs; NCCL where each process has a GP
     timeline = simulate_system(system, group=torch.distributed.group.WORLD)
 
 The result is that of one process, to the last digit. A process that dies ends the others with a
-SimulateError.
+SimulateError. `trnsim project` does the same by itself when torchrun starts it.
 """
 
 from __future__ import annotations
 
+import os
 from collections.abc import Iterable
 from typing import TYPE_CHECKING
 
@@ -24,6 +25,20 @@ if TYPE_CHECKING:
     from torch.distributed import ProcessGroup
 
     from trnsim._core import System, Timeline
+
+
+def torchrun_group() -> ProcessGroup | None:
+    """The processes that torchrun started this one among, joined over Gloo; None when it is alone.
+
+    What they tell each other is a few numbers, so that no GPU is needed for it.
+    """
+    if "TORCHELASTIC_RUN_ID" not in os.environ or int(os.environ["WORLD_SIZE"]) == 1:
+        return None
+    from torch import distributed
+
+    if not distributed.is_initialized():
+        distributed.init_process_group("gloo")
+    return distributed.group.WORLD
 
 
 def simulate_system(
@@ -58,7 +73,7 @@ def simulate_system(
         )
     ranks = len(system.ranks)
     first, end = (_boundary(group.rank() + i, group.size(), ranks, ranks_per_pod) for i in (0, 1))
-    return _core.simulate_shard(system, first, end, _AllGather(group), keep_times)
+    return _core.simulate_shard(system, first, end, AllGather(group), keep_times)
 
 
 def simulate_seeds(
@@ -83,7 +98,7 @@ def simulate_seeds(
         return mine
     import numpy as np
 
-    parts = _AllGather(group).parts(np.array(mine, dtype=np.int64))
+    parts = AllGather(group).parts(np.array(mine, dtype=np.int64))
     return [int(parts[i % count][i // count]) for i in range(len(seeds))]
 
 
@@ -93,7 +108,7 @@ def _boundary(index: int, count: int, ranks: int, ranks_per_pod: int) -> int:
     return ranks if index == count else ranks // step * index // count * step
 
 
-class _AllGather:
+class AllGather:
     """Everybody's whole numbers, of whatever count."""
 
     def __init__(self, group: ProcessGroup) -> None:
