@@ -18,7 +18,7 @@ namespace trnsim::bind {
 
 using AllGather = std::function<std::vector<int64_t>(const pybind11::array_t<int64_t>&)>;
 
-class PythonExchange final : public simulate::Exchange {
+class [[gnu::visibility("hidden")]] PythonExchange final : public simulate::Exchange {
  public:
   explicit PythonExchange(AllGather all_gather) : all_gather_(std::move(all_gather)) {}
   std::vector<int64_t> all_gather(const std::vector<int64_t>& mine) override {

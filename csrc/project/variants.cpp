@@ -7,6 +7,8 @@
 #include <mutex>
 #include <thread>
 
+#include "simulate/shard.h"
+
 namespace trnsim::project {
 namespace {
 

@@ -186,6 +186,9 @@ def _found_from_anywhere(machine: str) -> str:
     return os.path.abspath(os.path.expanduser(machine)) if machine.endswith(".toml") else machine
 
 
+_NUMBERS = ("step", "tokens_per_step", "samples_per_step")  # of what is asked; None: not given
+
+
 def project(
     workload: _core.Workload | RunFile | str | os.PathLike[str],
     machine: str | os.PathLike[str] | _core.Machine | None = None,
@@ -227,8 +230,7 @@ def project(
         faults: "x+ 0>1=0" for a dead link, "nic up 5=0.5@10ms" for half of its bandwidth from
             10 ms on; "chip 5" or "tor 3" stand for all links of a node. Links that are dead from
             the start are routed around. The step without them is projected too.
-        group: processes of torch.distributed that project the same: each simulates a share of what
-            the interval and the advice take, and all return the same.
+        group: processes that project the same and share the simulations of interval and advice.
 
     Raises:
         MachineError: an unknown machine, contradictory counts, or counts that it cannot hold; a
@@ -246,9 +248,7 @@ def project(
         "slow_chips": list(slow_chips), "faults": list(faults),
     }  # fmt: skip
     counts = {"chips": chips, "ranks": ranks, "ranks_per_chip": ranks_per_chip}
-    check_asked(
-        step=step, tokens_per_step=tokens_per_step, samples_per_step=samples_per_step, top=top
-    )
+    check_asked(top=top, **{name: asked[name] for name in _NUMBERS})
     if not isinstance(workload, _core.Workload):
         run = workload if isinstance(workload, workloads.RunFile) else workloads.load_run(workload)
         _fill_from(run, machine is None, asked, counts)
@@ -257,9 +257,8 @@ def project(
     if counts["chips"] is None and counts["ranks"] is None:
         counts["ranks"] = workload.world_size
     job = _job_of(workload, machine, overrides, **counts)
-    return _project(
-        workload, job, asked, group, top=top, advise=advise, interval=interval, fold=fold
-    )
+    options = {"top": top, "advise": advise, "interval": interval, "fold": fold}
+    return _project(workload, job, asked, group, **options)
 
 
 def _fill_from(
@@ -352,8 +351,7 @@ def _project(
     from trnsim.simulate.processes import AllGather
 
     counter = _core.ProjectProgress()
-    names = ("step", "tokens_per_step", "samples_per_step")
-    counts = {name: -1 if asked[name] is None else asked[name] for name in names}
+    counts = {name: -1 if asked[name] is None else asked[name] for name in _NUMBERS}
     with watch(counter, "simulating"):
         run = _core.project_step(
             workload,
