@@ -26,6 +26,7 @@ class Classer {
     find_odd();
     for (int32_t tile = 0; tile < int32_t(layout_.tiles.size()); ++tile) {
       if (!profiles_.leaves_pod(tile)) continue;
+      if (profiles_.are_places_alike() && profiles_.first_like(tile) != tile) continue;
       if (layout_.tiles[size_t(tile)].is_across) {
         look_across(tile);
       } else {
@@ -205,9 +206,17 @@ class Classer {
       result_.class_of.push_back(found->second);
     }
     result_.lowest_like.assign(links_.size(), -1);
+    std::vector<int32_t> used;
     for (size_t link = 0; link < links_.size(); ++link) {
       if (links_[link] == 0) continue;
+      used.push_back(int32_t(link));
       result_.lowest_like[link] = links.try_emplace(links_[link], int32_t(link)).first->second;
+    }
+    for (const machine::LinkShift& shift : profiles_.shifts()) {
+      for (const int32_t link : used) {
+        const int32_t by = shift[size_t(job_.topology.tier(link))];
+        result_.lowest_like[size_t(link + by)] = result_.lowest_like[size_t(link)] + by;
+      }
     }
   }
 

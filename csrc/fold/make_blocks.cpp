@@ -142,6 +142,23 @@ class Maker {
       const Profile profile = profiles_.trace(index, block);
       return add_loads(profile.sizes, profile.uses);
     }
+    add_loads(profiles_.of(profiles_.first_like(index), block).sizes, uses_of(index, c));
+  }
+
+  // Ascending by link, and then by kind.
+  std::vector<Profile::Use> uses_of(int32_t index, int32_t c) {
+    const int32_t first = profiles_.first_like(index);
+    if (!profiles_.are_places_alike() || !profiles_.leaves_pod(index)) return find_uses(index, c);
+    const auto [found, is_new] = uses_of_first_.try_emplace({first, c});
+    if (is_new) found->second = find_uses(first, c);
+    std::vector<Profile::Use> uses = found->second;
+    for (Profile::Use& use : uses) use.link = profiles_.moved(index, use.link);
+    return uses;
+  }
+
+  std::vector<Profile::Use> find_uses(int32_t index, int32_t c) {
+    const bool is_across = tile(index).is_across;
+    const int32_t block = is_across ? 0 : blocks_.representative[size_t(c)];
     std::vector<Profile::Use> uses;
     const auto add = [&](int32_t of_block) {
       profiles_.visit(index, of_block, [&](const Profile::Use& use) {
@@ -163,10 +180,9 @@ class Maker {
       }
       std::sort(uses.begin(), uses.end());
     }
-    add_loads(profiles_.of(profiles_.first_like(index), block).sizes, uses);
+    return uses;
   }
 
-  // `uses` ascend by link, and then by kind.
   void add_loads(const std::vector<FootprintSize>& sizes, const std::vector<Profile::Use>& uses) {
     const size_t first = made_.loads.size();
     for (const FootprintSize& size : sizes) made_.loads.push_back({size, {}});
@@ -215,6 +231,7 @@ class Maker {
   bool has_all_links_;
   std::vector<std::vector<int32_t>> blocks_of_class_;
   std::vector<int32_t> first_of_tile_, step_of_tile_;  // communicators of a tile, by class
+  std::map<std::pair<int32_t, int32_t>, std::vector<Profile::Use>> uses_of_first_;  // and class
   std::vector<int32_t> index_of_link_;  // in the System, by link of the topology; -1 for none
   Made made_;
 };

@@ -74,6 +74,46 @@ void Profiles::find_likes() {
     }
     if (likes_[size_t(tile)].first == tile) earlier.push_back(tile);
   }
+  find_shifts();
+}
+
+void Profiles::find_shifts() {
+  const auto is_between_switches = [&](int32_t link) {
+    return job_.topology.tier(link) >= machine::Tier::tor_up;
+  };
+  for (const auto& [link, factor] : job_.topology.faults()) {
+    if (is_between_switches(link)) return;
+  }
+  for (const auto& [link, changes] : job_.changing_links) {
+    if (is_between_switches(link)) return;
+  }
+  using Counts = std::map<machine::LinkShift, int64_t>;  // tiles by shift
+  std::map<int32_t, Counts> of_first;
+  std::map<int64_t, machine::LinkShift> of_plane;
+  for (int32_t tile = 0; tile < int32_t(layout_.tiles.size()); ++tile) {
+    const Tile& of = layout_.tiles[size_t(tile)];
+    if (of.calls.empty() || !leaves_pod(tile)) continue;
+    const machine::LinkShift shift = likes_[size_t(tile)].shift.value_or(machine::LinkShift{});
+    ++of_first[first_like(tile)][shift];
+    for (int64_t block = 0; block < (of.is_across ? 1 : layout_.count); ++block) {
+      for (const int32_t member : of.members) {
+        const auto chip = int32_t(job_.placement.chip_of(member + block * layout_.size));
+        if (of_plane.try_emplace(job_.topology.plane_to(chip), shift).first->second != shift)
+          return;
+      }
+    }
+  }
+  if (of_first.empty()) return;
+  const Counts& some = of_first.begin()->second;
+  for (const auto& [first, counts] : of_first) {
+    const auto is_like = [&](const auto& a, const auto& b) {
+      return a.first == b.first && a.second == counts.begin()->second;
+    };
+    if (!std::equal(counts.begin(), counts.end(), some.begin(), some.end(), is_like)) return;
+  }
+  for (const auto& [shift, count] : some) {
+    if (shift != machine::LinkShift{}) shifts_.push_back(shift);
+  }
 }
 
 // Of tiles with at most one member a pod, all at one place, that stand in the same pods.

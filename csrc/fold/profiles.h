@@ -43,6 +43,11 @@ class Profiles {
   const PhaseShapes& shapes_of(int32_t tile);
   // The tile, this or an earlier one, whose profiles, moved, are those of this one.
   int32_t first_like(int32_t tile) const { return likes_[size_t(tile)].first; }
+  // Whether what holds of firsts holds of all that are like them, link for moved link: every first
+  // has its like at the same shifts, tiles of two shifts share no link between switches, and no
+  // such link is slow or changes. `shifts` are then those of the others.
+  bool are_places_alike() const { return !shifts_.empty(); }
+  const std::vector<machine::LinkShift>& shifts() const { return shifts_; }
   // Of a tile that is its own first, kept. Of one that is across, `block` is 0.
   const Profile& of(int32_t tile, int32_t block);
   // Not kept.
@@ -65,6 +70,7 @@ class Profiles {
   };
   bool has_many_pods(const Tile& tile) const;
   void find_likes();
+  void find_shifts();
   std::optional<machine::LinkShift> shift_between(const Tile& from, const Tile& to) const;
   const lower::Program& program_of(const Tile& tile) const;
 
@@ -76,6 +82,7 @@ class Profiles {
   std::vector<bool> leaves_pod_;                                            // by tile
   std::vector<Like> likes_;                                                 // by tile
   std::vector<std::vector<std::optional<Profile>>> profiles_;               // by tile and block
+  std::vector<machine::LinkShift> shifts_;
   Histories kinds_;
   std::vector<int32_t> kind_of_link_;                                  // scratch
   IdSet used_;                                                         // scratch

@@ -116,6 +116,8 @@ std::optional<LinkShift> Topology::shift_between(int32_t from_chip, int32_t to_c
   return fabric_->shift_between(from_chip, to_chip, {dead_, pod_links_from()});
 }
 
+int64_t Topology::plane_to(int32_t chip) const { return fabric_ ? fabric_->plane_to(chip) : -1; }
+
 Tier Topology::tier(int32_t link) const {
   return is_in_fabric(link) ? fabric_->tier(link - pod_links_from())
                             : pod_->tier(int32_t(link % pod_link_count_));

@@ -109,6 +109,9 @@ class Topology {
   // are all the same, are those of the routes among the others. Nothing where that is not known, as
   // with hashed ECMP, or where something on these routes is dead.
   std::optional<LinkShift> shift_between(int32_t from_chip, int32_t to_chip) const;
+  // Of a fabric without hashed ECMP or dead links: the routes to chips of different planes share no
+  // link between switches.
+  int64_t plane_to(int32_t chip) const;
   // Appends the links that leave a node, dead or not; with a tier, only those of that tier (torus:
   // one or two; switch: the up link).
   void links_from(int32_t node, std::vector<int32_t>& links) const;
