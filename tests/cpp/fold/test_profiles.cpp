@@ -30,7 +30,7 @@ TEST(IdSet, GivesEachOnceAscendingAndIsEmptyThen) {
 
 // What a tile uses by its first's profile is what its own sends use.
 TEST(Profiles, OfTilesThatAreAlikeAreMovedCopies) {
-  int64_t moved = 0, own = 0;
+  int64_t moved = 0, own = 0, are_alike = 0;
   for (uint64_t seed = 0; seed < scenes::seeds(400); ++seed) {
     SCOPED_TRACE("seed " + std::to_string(seed));
     Training training = random_training(seed);
@@ -38,6 +38,7 @@ TEST(Profiles, OfTilesThatAreAlikeAreMovedCopies) {
     const auto layout = find_blocks(job, roles_of_ranks(job));
     if (!layout) continue;
     Profiles profiles(job, *layout);
+    are_alike += profiles.are_places_alike();
     for (int32_t tile = 0; tile < int32_t(layout->tiles.size()); ++tile) {
       if (layout->tiles[size_t(tile)].calls.empty()) continue;
       const bool is_first = profiles.first_like(tile) == tile;
@@ -53,6 +54,7 @@ TEST(Profiles, OfTilesThatAreAlikeAreMovedCopies) {
     }
   }
   EXPECT_GT(moved, own / 4);
+  EXPECT_GT(are_alike * 10, int64_t(scenes::seeds(400)));
 }
 
 // The sends of every link, shape by shape, are those of the footprints.

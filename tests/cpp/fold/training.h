@@ -180,6 +180,7 @@ inline Training random_training(uint64_t seed) {
   if (below(4) == 0) training.machine.fabric.tor.is_blocking = false;
   if (below(4) == 0) training.machine.fabric.leaf.is_blocking = false;
   training.machine.fabric.is_hashed = below(6) == 0;
+  if (below(2) == 0) training.machine.fabric.tor.up_ports = 8;  // a plane for each chip of a pod
   for (int64_t i = below(3); i > 0; --i) {
     training.odd_ranks.push_back({below(training.ranks()), 1 << 15, below(2) * 777, {}});
     if (below(2) == 0) training.odd_ranks.back().changes = {{900, 3 << 15}};
