@@ -86,14 +86,11 @@ void give_ranks(fold::System& system) {
   }
 }
 
-Result run_folded(fold::System system) {
-  const size_t count = system.variables.size();
-  give_ranks(system);
-  const fold::Cohorts cohorts =
-      fold::fold_system(std::make_shared<const fold::System>(std::move(system)));
+Result run_folded(const std::shared_ptr<const fold::System>& system) {
+  const fold::Cohorts cohorts = fold::fold_system(system);
   Result result = run(*cohorts.system);
-  std::vector<int64_t> ends(count);
-  for (size_t i = 0; i < count; ++i) {
+  std::vector<int64_t> ends(system->variables.size());
+  for (size_t i = 0; i < ends.size(); ++i) {
     const auto& plan = cohorts.system->plan[size_t(cohorts.class_of_communicator[i])];
     ends[i] = result.ends[size_t(plan[0][0])];
   }
@@ -108,10 +105,13 @@ int main(int argc, char** argv) {
     std::fprintf(stderr, "usage: network ROUTES BYTES BANDWIDTH_BPS ENDS folded|each\n");
     return 2;
   }
-  fold::System system = read_system(argv[1], std::atoll(argv[2]), std::atoll(argv[3]));
+  const bool is_folded = argv[5] == std::string("folded");
+  auto read = std::make_shared<fold::System>(
+      read_system(argv[1], std::atoll(argv[2]), std::atoll(argv[3])));
+  if (is_folded) give_ranks(*read);
+  const std::shared_ptr<const fold::System> system = std::move(read);
   const double began = cpu_seconds();
-  const Result result =
-      argv[5] == std::string("folded") ? run_folded(std::move(system)) : run(system);
+  const Result result = is_folded ? run_folded(system) : run(*system);
   const double seconds = cpu_seconds() - began;
 
   std::printf("%.6f %lld %lld\n", seconds, static_cast<long long>(result.solves),
