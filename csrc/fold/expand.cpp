@@ -292,14 +292,11 @@ Footprint Tracer::finish() {
   return footprint;
 }
 
-Variable size_phase(const lower::PhaseTemplate& phase, const FootprintSize& footprint,
-                    const TierRates& rates) {
+Variable size_phase(const lower::PhaseTemplate& phase, int64_t hops, int64_t critical_sends) {
   Variable variable;
-  variable.latency_ps =
-      phase.steps * phase.step_ps + footprint.hops * phase.hop_ps + phase.fixed_ps;
-  const int64_t critical = critical_sends(footprint, rates);
-  if (phase.bytes == 0 || critical == 0) return variable;
-  const int128 bytes = int128(critical) * phase.bytes;
+  variable.latency_ps = phase.steps * phase.step_ps + hops * phase.hop_ps + phase.fixed_ps;
+  if (phase.bytes == 0 || critical_sends == 0) return variable;
+  const int128 bytes = int128(critical_sends) * phase.bytes;
   TRN_CHECK(bytes <= std::numeric_limits<int64_t>::max() / kRateUnitsPerBps, simulate,
             "a transfer of " + std::to_string(phase.bytes) + " bytes a member is too large",
             "use fewer members or a smaller message");

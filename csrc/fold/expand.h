@@ -106,7 +106,6 @@ class Tracer {
 
 // Bytes and latency of the phase; communicator, call, phase index and uses are the caller's: none
 // where bytes is 0.
-Variable size_phase(const lower::PhaseTemplate& phase, const FootprintSize& footprint,
-                    const TierRates& rates);
+Variable size_phase(const lower::PhaseTemplate& phase, int64_t hops, int64_t critical_sends);
 
 }  // namespace trnsim::fold

@@ -276,16 +276,20 @@ void complete(const Job& job, const Made& made, System& system) {
     if (at == made.link_of_made.end() || *at != link) continue;
     system.links[size_t(at - made.link_of_made.begin())].changes = changes;
   }
+  std::vector<int64_t> criticals;  // by load
   std::vector<std::vector<LinkUse>> uses;
-  for (const Load& load : made.loads) uses.push_back(weigh(load, critical_sends(load.size, rates)));
+  for (const Load& load : made.loads) {
+    criticals.push_back(critical_sends(load.size, rates));
+    uses.push_back(weigh(load, criticals.back()));
+  }
   for (size_t i = 0; i < system.variables.size(); ++i) {
     Variable& variable = system.variables[i];
     const Communicator& on = system.communicators[size_t(variable.communicator)];
     const int32_t role = system.ranks[size_t(on.members[0])].role;
     const lower::CallTemplate& call = system.roles[size_t(role)]->calls[size_t(variable.call)];
     const auto load = size_t(made.load_of[i]);
-    const Variable sized =
-        size_phase(call.phases[size_t(variable.phase)], made.loads[load].size, rates);
+    const Variable sized = size_phase(call.phases[size_t(variable.phase)],
+                                      made.loads[load].size.hops, criticals[load]);
     variable.bytes = sized.bytes;
     variable.latency_ps = sized.latency_ps;
     variable.uses = uses[load];

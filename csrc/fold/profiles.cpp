@@ -19,16 +19,9 @@ Profiles::Profiles(const Job& job, const Layout& layout)
 }
 
 bool Profiles::has_many_pods(const Tile& tile) const {
-  const auto pod = [&](int32_t rank) {
-    return job_.topology.pod_of(int32_t(job_.placement.chip_of(rank)));
-  };
+  const auto pod = [&](int32_t rank) { return job_.topology.pod_of(chip_of(rank)); };
   return std::any_of(tile.members.begin(), tile.members.end(),
                      [&](int32_t rank) { return pod(rank) != pod(tile.members[0]); });
-}
-
-const lower::Program& Profiles::program_of(const Tile& tile) const {
-  const int64_t first = tile.members[0] % layout_.size;
-  return *job_.roles[size_t(layout_.role_of[size_t(first)])].program;
 }
 
 const PhaseShapes& Profiles::shapes_of(int32_t index) {
@@ -37,7 +30,7 @@ const PhaseShapes& Profiles::shapes_of(int32_t index) {
   const auto [found, is_new] = shapes_.try_emplace({role, tile.calls});
   PhaseShapes& of = found->second;
   if (!is_new) return of;
-  const lower::Program& program = program_of(tile);
+  const lower::Program& program = *job_.roles[size_t(role)].program;
   std::map<std::pair<Shape, bool>, int32_t> known;
   for (const int32_t call : tile.calls) {
     const lower::CallTemplate& called = program.calls[size_t(call)];
@@ -64,7 +57,7 @@ void Profiles::find_likes() {
   for (int32_t tile = 0; tile < int32_t(layout_.tiles.size()); ++tile) {
     const Tile& of = layout_.tiles[size_t(tile)];
     if (of.calls.empty() || !leaves_pod(tile)) continue;
-    const int64_t pod = job_.topology.pod_of(int32_t(job_.placement.chip_of(of.members[0])));
+    const int64_t pod = job_.topology.pod_of(chip_of(of.members[0]));
     auto& earlier = firsts[{&shapes_of(tile), pod}];
     for (const int32_t first : earlier) {
       const auto shift = shift_between(layout_.tiles[size_t(first)], of);
@@ -97,7 +90,7 @@ void Profiles::find_shifts() {
     ++of_first[first_like(tile)][shift];
     for (int64_t block = 0; block < (of.is_across ? 1 : layout_.count); ++block) {
       for (const int32_t member : of.members) {
-        const auto chip = int32_t(job_.placement.chip_of(member + block * layout_.size));
+        const int32_t chip = chip_of(member + block * layout_.size);
         if (of_plane.try_emplace(job_.topology.plane_to(chip), shift).first->second != shift)
           return;
       }
@@ -120,13 +113,12 @@ void Profiles::find_shifts() {
 std::optional<machine::LinkShift> Profiles::shift_between(const Tile& from, const Tile& to) const {
   if (from.is_across != to.is_across || from.members.size() != to.members.size()) return {};
   const machine::Topology& topology = job_.topology;
-  const auto chip = [&](int64_t rank) { return int32_t(job_.placement.chip_of(rank)); };
   const auto at = [&](const Tile& tile, size_t i) {
-    return topology.position_in_pod(chip(tile.members[i]));
+    return topology.position_in_pod(chip_of(tile.members[i]));
   };
   for (size_t i = 0; i < from.members.size(); ++i) {
     const bool same_pod =
-        topology.pod_of(chip(from.members[i])) == topology.pod_of(chip(to.members[i]));
+        topology.pod_of(chip_of(from.members[i])) == topology.pod_of(chip_of(to.members[i]));
     if (!same_pod || at(from, i) != at(from, 0) || at(to, i) != at(to, 0)) return {};
   }
   std::optional<machine::LinkShift> shift;
@@ -134,7 +126,7 @@ std::optional<machine::LinkShift> Profiles::shift_between(const Tile& from, cons
     for (size_t i = 0; i < from.members.size(); ++i) {
       const int64_t moved = block * layout_.size;
       const auto own =
-          topology.shift_between(chip(from.members[i] + moved), chip(to.members[i] + moved));
+          topology.shift_between(chip_of(from.members[i] + moved), chip_of(to.members[i] + moved));
       if (!own || (shift && *own != *shift)) return {};
       shift = own;
     }

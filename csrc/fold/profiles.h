@@ -72,7 +72,7 @@ class Profiles {
   void find_likes();
   void find_shifts();
   std::optional<machine::LinkShift> shift_between(const Tile& from, const Tile& to) const;
-  const lower::Program& program_of(const Tile& tile) const;
+  int32_t chip_of(int64_t rank) const { return int32_t(job_.placement.chip_of(rank)); }
 
   const Job& job_;
   const Layout& layout_;
