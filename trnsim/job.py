@@ -57,7 +57,7 @@ def check_asked(error: type[TrnSimError] = WorkloadError, **counts: int | None) 
             raise error(f"{name} {count!r} is not a whole number: use one")
         if count < 0:
             raise error(f"{name} {count} is negative: use 0 or more")
-        most = 2**62 if name == "tokens_per_step" else LARGEST_COUNT
+        most = 2**62 if name in ("tokens_per_step", "samples_per_step") else LARGEST_COUNT
         if count > most:
             raise error(f"{name} {count} is too large: use at most {most}")
 
@@ -92,8 +92,7 @@ def make_job(
         else tuple(overrides)
     )
     if isinstance(machine, _core.Machine):
-        for assignment in assignments:
-            machine = machine.with_override(assignment)
+        machine = machines.apply(machine, assignments)
     else:
         machine = machines.load(machine, assignments)
     place = machines.placement(machine, chips, ranks, ranks_per_chip)

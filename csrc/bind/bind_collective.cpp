@@ -25,13 +25,14 @@ void bind_collective(py::module_& module) {
       "run_collective",
       [](const std::string& name, const std::vector<int64_t>& sizes,
          const machine::Machine& machine, const machine::Placement& placement,
-         const std::string& algorithm, bool interval,
+         const std::string& algorithm, const std::vector<std::string>& faults, bool interval,
          const std::shared_ptr<project::Progress>& progress) {
         return project::run_collective(project::parse_collective(name), sizes, machine, placement,
-                                       algorithm, interval, progress.get());
+                                       algorithm, project::parse_scenario({}, faults).links,
+                                       interval, progress.get());
       },
       py::arg("name"), py::arg("sizes"), py::arg("machine"), py::arg("placement"),
-      py::arg("algorithm"), py::arg("interval"), py::arg("progress"),
+      py::arg("algorithm"), py::arg("faults"), py::arg("interval"), py::arg("progress"),
       py::call_guard<py::gil_scoped_release>());
   module.def(
       "bus_factor",

@@ -151,12 +151,7 @@ std::shared_ptr<Run> run_project(std::shared_ptr<workload::Workload> workload,
   options.advise = advise;
   options.interval = interval;
   options.fold = fold;
-  for (const std::string& text : slow_chips) {
-    options.scenario.chips.push_back(project::parse_slow_chip(text));
-  }
-  for (const std::string& text : faults) {
-    options.scenario.links.push_back(project::parse_fault(text));
-  }
+  options.scenario = project::parse_scenario(slow_chips, faults);
   options.progress = std::move(progress);
   if (all_gather) {
     options.exchange = std::make_shared<PythonExchange>(all_gather);

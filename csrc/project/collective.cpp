@@ -90,11 +90,12 @@ std::vector<CollectiveRun> runs_of(const lower::Program& program,
 class Runner {
  public:
   Runner(CallKind kind, const std::vector<int64_t>& sizes, const machine::Placement& placement,
-         const std::string& algorithm, Progress* progress)
+         const std::string& algorithm, const machine::Conditions& conditions, Progress* progress)
       : kind_(kind),
         sizes_(sizes),
         placement_(placement),
         algorithm_(algorithm),
+        conditions_(conditions),
         progress_(progress) {}
 
   std::vector<CollectiveRun> run(const machine::Machine& machine) {
@@ -118,7 +119,7 @@ class Runner {
  private:
   std::vector<CollectiveRun> simulated(const machine::Machine& machine,
                                        const std::shared_ptr<const lower::Program>& program) {
-    const auto topology = machine::make_topology(machine, placement_.chips);
+    const auto topology = machine::make_topology(machine, placement_.chips, conditions_);
     const fold::Job job = fold::one_role(program, machine, *topology, placement_, placement_.ranks);
     if (!mould_ || !mould_->fits(job)) mould_.emplace(job);
     const auto timeline = simulate::simulate_step(mould_->cast(job).system, {});
@@ -130,6 +131,7 @@ class Runner {
   const std::vector<int64_t>& sizes_;
   const machine::Placement& placement_;
   const std::string& algorithm_;
+  const machine::Conditions conditions_;
   Progress* progress_;
   std::optional<fold::Mould> mould_;
 };
@@ -166,7 +168,8 @@ const char* collective_name(CallKind kind) {
 std::vector<CollectiveRun> run_collective(CallKind kind, const std::vector<int64_t>& sizes,
                                           const machine::Machine& machine,
                                           const machine::Placement& placement,
-                                          const std::string& algorithm, bool interval,
+                                          const std::string& algorithm,
+                                          const std::vector<TimedLinkFault>& faults, bool interval,
                                           Progress* progress) {
   TRN_CHECK(algorithm.empty() || lower::has_algorithms(kind), lower,
             std::string(collective_name(kind)) + " has one algorithm only",
@@ -175,10 +178,14 @@ std::vector<CollectiveRun> run_collective(CallKind kind, const std::vector<int64
             "use 2 ranks or more");
   TRN_CHECK(!sizes.empty() && *std::min_element(sizes.begin(), sizes.end()) > 0, lower,
             "a collective needs sizes of 1 byte or more", "give at least one");
+  for (const TimedLinkFault& at : faults) {
+    TRN_CHECK(at.time_ps == 0, project, "a collective alone has no time at which a link fails",
+              "leave out @TIME: links are slow or dead from the start");
+  }
   std::vector<InputGroup> groups;
   if (interval) groups = input_groups(machine);
   std::erase_if(groups, [](const InputGroup& group) { return !moves_transfers(group); });
-  Runner runner(kind, sizes, placement, algorithm, progress);
+  Runner runner(kind, sizes, placement, algorithm, conditions_of({{}, faults}), progress);
   if (progress) progress->total = runner.simulations() * (1 + 2 * int64_t(groups.size()));
   std::vector<CollectiveRun> runs = runner.run(machine);
   std::vector<std::vector<int64_t>> faster(sizes.size()), slower(sizes.size());

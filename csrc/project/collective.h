@@ -8,8 +8,8 @@
 #include <string>
 #include <vector>
 
-#include "machine/topology.h"
 #include "project/projection.h"
+#include "project/scenario.h"
 #include "workload/workload.h"
 
 namespace trnsim::project {
@@ -30,14 +30,13 @@ workload::CallKind parse_collective(const std::string& name);
 const char* collective_name(workload::CallKind kind);
 
 // A call of `kind` over all ranks for each size, in order; rank 0 is the root. algorithm: "" to
-// choose by size. Throws LowerError when the algorithm does not suit. Without `interval`, low and
-// high are the time.
-std::vector<CollectiveRun> run_collective(workload::CallKind kind,
-                                          const std::vector<int64_t>& sizes,
-                                          const machine::Machine& machine,
-                                          const machine::Placement& placement,
-                                          const std::string& algorithm, bool interval = true,
-                                          Progress* progress = nullptr);
+// choose by size. Throws LowerError when the algorithm does not suit. faults: links that are slow
+// or dead from the start; ProjectError for one that has a time, for no call would say when it
+// starts. Without `interval`, low and high are the time.
+std::vector<CollectiveRun> run_collective(
+    workload::CallKind kind, const std::vector<int64_t>& sizes, const machine::Machine& machine,
+    const machine::Placement& placement, const std::string& algorithm,
+    const std::vector<TimedLinkFault>& faults, bool interval = true, Progress* progress = nullptr);
 
 // Bus bandwidth over algorithm bandwidth, as nccl-tests define it, for `ranks` ranks.
 Rational bus_factor(workload::CallKind kind, int64_t ranks);

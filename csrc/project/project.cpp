@@ -201,11 +201,12 @@ void add_step_shapes(const Case& of, const machine::Machine& machine, Projection
   constexpr size_t kMostShapes = 8;
   if (!of.step.whole) return;
   std::vector<StepShape> shapes = step_shapes(*of.workload, of.step);
-  int64_t total = 0, not_slower = 0;
+  int64_t total = 0, faster = 0, equal = 0;
   std::string text;
   const auto add = [&](const StepShape& shape, int64_t step_ps) {
     total += shape.count;
-    if (step_ps <= projection.step_ps) not_slower += shape.count;
+    if (step_ps < projection.step_ps) faster += shape.count;
+    if (step_ps == projection.step_ps) equal += shape.count;
     text += (text.empty() ? "" : "; ") + milliseconds(step_ps) + " in " +
             std::to_string(shape.count) +
             (shape.has_measured ? " like it" : " (--step " + std::to_string(shape.index) + ")") +
@@ -224,9 +225,12 @@ void add_step_shapes(const Case& of, const machine::Machine& machine, Projection
     }
   }
   if (text.find(';') == std::string::npos) return;
+  const std::string percentile = std::to_string(100 * (faster + equal) / total);
+  const std::string others = std::to_string(total - 1) + " others";
   add_guess(projection, {"steps differ in shape", text,
-                         "the measured one is percentile " +
-                             std::to_string(100 * not_slower / total) + " by time"});
+                         "the measured one is percentile " + percentile + " by time: of the " +
+                             others + " " + std::to_string(faster) + " are faster and " +
+                             std::to_string(equal - 1) + " as fast"});
 }
 
 // The same step with nothing slow or dead.

@@ -100,8 +100,6 @@ void add_changing_links(const Scenario& scenario, fold::Job& job) {
   for (auto& [link, list] : changes) job.changing_links.emplace_back(link, std::move(list));
 }
 
-}  // namespace
-
 ChipFault parse_slow_chip(const std::string& text) {
   constexpr int64_t kMostFactor = 1000;
   const std::string hint = "write CHIP=FACTOR or CHIP=FACTOR@TIME, such as 17=1.25 or 17=1.25@3ms";
@@ -122,6 +120,29 @@ TimedLinkFault parse_fault(const std::string& text) {
             "write LINK=SHARE or LINK=SHARE@TIME with the share of its bandwidth that is left, "
             "such as 'x+ 0>1=0' or 'nic up 5=0.5@10ms'");
   return {{parts->where, parts->value}, parts->time_ps};
+}
+
+}  // namespace
+
+Scenario parse_scenario(const std::vector<std::string>& slow_chips,
+                        const std::vector<std::string>& faults) {
+  Scenario scenario;
+  std::map<std::pair<std::string, int64_t>, std::string> given;
+  const auto note = [&](const std::string& where, int64_t time_ps, const std::string& text) {
+    const auto [first, is_new] = given.emplace(std::pair(where, time_ps), text);
+    TRN_CHECK(is_new, project, "'" + first->second + "' and '" + text + "' are of the same time",
+              "keep one of them, or write @TIME after one");
+  };
+  for (const std::string& text : slow_chips) {
+    const ChipFault& fault = scenario.chips.emplace_back(parse_slow_chip(text));
+    note(std::to_string(fault.chip), fault.time_ps, text);
+  }
+  given.clear();
+  for (const std::string& text : faults) {
+    const TimedLinkFault& at = scenario.links.emplace_back(parse_fault(text));
+    note(at.fault.where, at.time_ps, text);
+  }
+  return scenario;
 }
 
 machine::Conditions conditions_of(const Scenario& scenario) {

@@ -32,9 +32,9 @@ struct Scenario {
 
 // "17=1.25" or "17=1.25@3ms": chip 17 computes 1.25 times as long, from 3 ms on. "x+ 0>1=0" or
 // "nic up 5=0.5@10ms": what is left of a link's bandwidth; machine::LinkFault says what is a link.
-// Throws ProjectError.
-ChipFault parse_slow_chip(const std::string& text);
-TimedLinkFault parse_fault(const std::string& text);
+// Throws ProjectError, also for a chip or a link that is given twice for the same time.
+Scenario parse_scenario(const std::vector<std::string>& slow_chips,
+                        const std::vector<std::string>& faults);
 
 // What holds from the start, for the job's topology.
 machine::Conditions conditions_of(const Scenario& scenario);

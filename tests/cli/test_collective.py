@@ -79,6 +79,16 @@ def test_the_answer_changes_with_everything_that_it_depends_on():
     assert len(set(times)) == len(times)
 
 
+def test_a_slow_link_slows_what_passes_it():
+    ask = ["all_reduce", "--machine", "trn2", "--ranks", 16, "-b", "64M"]
+    all_half = ["--set", "scale_up.bandwidth_x=64GB/s", "--set", "scale_up.bandwidth_y=64GB/s"]
+    healthy, half, dead, everywhere = (
+        collective(*ask, *changed)["rows"][0]["time_us"]
+        for changed in ([], ["--fault", "x+ 0>1=0.5"], ["--fault", "x+ 0>1=0"], all_half)
+    )
+    assert healthy < half <= everywhere and healthy < dead
+
+
 @pytest.mark.parametrize("op", ["broadcast", "reduce"])
 @pytest.mark.parametrize(
     ("machine", "ranks"),
@@ -127,6 +137,8 @@ def test_in_a_pipe_the_table_is_plain():
         (["gather", "--ranks", 16, "--algorithm", "ring"], "has one algorithm only"),
         (["all_reduce", "--ranks", 16, "--machine", "trn9"], "trn9"),
         (["all_reduce"], "ranks"),
+        (["all_reduce", "--ranks", 16, "--fault", "q 0=0"], "no link"),
+        (["all_reduce", "--ranks", 16, "--fault", "x+ 0>1=0@1us"], "leave out @TIME"),
     ],
 )
 def test_a_wrong_request_is_one_line(arguments, said):

@@ -244,8 +244,13 @@ def test_a_name_that_is_nearly_right_gets_the_nearest(name, expected):
     assert expected in message(name)
 
 
-def test_overrides_apply_in_order():
-    changed = machine.load("trn2", ["chip.hbm.bandwidth=3TB/s", "chip.hbm.bandwidth=3.2TB/s"])
+def test_overrides_change_a_figure_once():
+    changed = machine.load("trn2", ["chip.hbm.bandwidth=3.2TB/s"])
+    with pytest.raises(MachineError, match="'chip.hbm.bandwidth' is set twice .* keep one"):
+        machine.load("trn2", ["chip.hbm.bandwidth=3TB/s", "chip.hbm.bandwidth=3.2TB/s"])
+    assert changed == machine.apply(
+        machine.load("trn2", ["chip.hbm.bandwidth=3TB/s"]), ["chip.hbm.bandwidth=3.2TB/s"]
+    )
     assert value(changed, "chip.hbm.bandwidth") == "3.2"
     assert changed == machine.load("trn2", ["chip.hbm.bandwidth=3.2 TB/s"])
     assert changed != machine.load("trn2")

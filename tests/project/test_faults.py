@@ -83,6 +83,8 @@ def test_a_link_that_dies_with_flows_on_it_is_named(workload):
         ({"slow_chips": ["16=2"]}, ProjectError, "chips 0 to 15"),
         ({"faults": ["x+ 0>1"]}, ProjectError, "LINK=SHARE"),
         ({"faults": ["x+ 0>1=1.5"]}, ProjectError, "LINK=SHARE"),
+        ({"slow_chips": ["5=2", "5=1.5"]}, ProjectError, "'5=2' and '5=1.5' are of the same time"),
+        ({"faults": ["x+ 0>1=0.5", "x+ 0>1=0"]}, ProjectError, "keep one of them"),
         ({"faults": ["x+ 0>9=0"]}, MachineError, "x\\+ 0>9"),
     ],
 )

@@ -47,6 +47,15 @@ def collective(
         typer.Option(metavar="A", help="Force an algorithm; one that does not suit lists those."),
     ] = "",
     overrides: options.Overrides = None,
+    faults: Annotated[
+        list[str] | None,
+        typer.Option(
+            "--fault",
+            metavar="LINK=SHARE",
+            help="A link, or the links of a node, with SHARE of its bandwidth left ('x+ 0>1=0', "
+            "'chip 5=0.5'); repeatable.",
+        ),
+    ] = None,
     as_json: options.Json = False,
 ) -> None:
     """Simulate a collective on an idle machine: time and bandwidth by size.
@@ -60,7 +69,7 @@ def collective(
     sizes = _sizes(first or last or DEFAULT, last or first or DEFAULT, factor)
     done = trnsim.collective(
         op, machine, sizes=sizes, ranks=ranks, ranks_per_chip=ranks_per_chip, algorithm=algorithm,
-        overrides=overrides or [],
+        overrides=overrides or [], faults=faults or [],
     )  # fmt: skip
     if as_json:
         from dataclasses import asdict

@@ -33,7 +33,7 @@ def presets() -> list[str]:
 def load(name_or_path: str | Path, overrides: Iterable[str] = ()) -> _core.Machine:
     """A machine by its preset's name, or from a file whose path ends in ``.toml``.
 
-    ``overrides`` are assignments such as ``"chip.hbm.bandwidth=3.2TB/s"``, applied in order, with a
+    ``overrides`` are assignments such as ``"chip.hbm.bandwidth=3.2TB/s"``, with a
     unit where the figure has one. What they set is taken as exact, unless a confidence follows:
     ``"chip.hbm.bandwidth=3.2TB/s,guessed"``.
 
@@ -42,8 +42,19 @@ def load(name_or_path: str | Path, overrides: Iterable[str] = ()) -> _core.Machi
     """
     name = str(name_or_path)
     description, table = _read(_locate(name, Path()), [])
-    machine = _core.make_machine(name, description, list(table.values()))
+    return apply(_core.make_machine(name, description, list(table.values())), overrides)
+
+
+def apply(machine: _core.Machine, overrides: Iterable[str]) -> _core.Machine:
+    """The machine with figures changed as :func:`load` says; MachineError for one set twice."""
+    first: dict[str, str] = {}
     for assignment in overrides:
+        key = assignment.partition("=")[0].strip()
+        if key in first:
+            raise MachineError(
+                f"'{key}' is set twice ('{first[key]}' and '{assignment}'): keep one of them"
+            )
+        first[key] = assignment
         machine = machine.with_override(assignment)
     return machine
 

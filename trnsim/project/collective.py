@@ -87,6 +87,7 @@ def collective(
     ranks_per_chip: int | None = None,
     algorithm: str = "",
     overrides: Iterable[str] | Mapping[str, Any] = (),
+    faults: Iterable[str] = (),
     interval: bool = True,
 ) -> Collective:
     """Simulates one collective over all ranks of a machine, alone, at each size.
@@ -100,10 +101,14 @@ def collective(
         chips, ranks, ranks_per_chip: size of the job.
         algorithm: forces one; "" chooses by size, as the machine's library does.
         overrides: figures of the machine to change, as "key=value" or a mapping.
+        faults: "x+ 0>1=0" for a dead link, "nic up 5=0.5" for half of its bandwidth, as of
+            trnsim.project, but always from the start.
         interval: simulate again with the machine's figures at their bounds.
 
     Raises:
-        MachineError: an unknown machine, or counts that it cannot hold.
+        MachineError: an unknown machine, or counts that it cannot hold; a link that it does not
+            have, or faults that cut it apart.
+        ProjectError: a fault that cannot be read, or that begins later.
         LowerError: an unknown op, or an algorithm that does not suit (the message lists those that
             do), or a single rank.
     """
@@ -121,7 +126,7 @@ def collective(
     counter = _core.ProjectProgress()
     with watch(counter, "simulating"):
         runs = _core.run_collective(
-            name, asked, job.machine, job.placement, algorithm, interval, counter
+            name, asked, job.machine, job.placement, algorithm, list(faults), interval, counter
         )
     numerator, denominator = _core.bus_factor(name, job.placement.ranks)
     rows = tuple(_row(run, numerator / denominator) for run in runs)

@@ -362,6 +362,11 @@ def _ops(projection: Projection, console: Console) -> None:
             name,
         )
     _print(console, table)
+    _print(
+        console,
+        "bound: what the op keeps busy longest; roof: how near it comes to the peak rate of that",
+        style="dim",
+    )
     if p.fallback_ops:
         listed = ", ".join(
             f"{_short(f.name)} x{f.count} ({words.percent(f.share)})" for f in p.fallback_ops[:5]

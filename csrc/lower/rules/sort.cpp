@@ -108,7 +108,10 @@ std::optional<Guess> guess_of_sort(const workload::Signature& signature, const T
                  "quadratic in the row's length; what AWS's compiler does with long sorts is not "
                  "published"};
   }
-  if (!sorts) return std::nullopt;
+  if (!sorts) {
+    return Guess{name, "one pass over its bytes",
+                 "a GPU's selection reads its input again for every digit of a key, or sorts it"};
+  }
   const int64_t passes = workload::dtype_bytes(signature.inputs[0].meta.dtype);
   return Guess{name, "radix sort, " + std::to_string(passes) + " passes over keys and indices",
                "eight bits a pass, as CUB's onesweep does; its kernels' own speed is not modelled"};

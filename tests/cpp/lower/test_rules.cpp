@@ -314,7 +314,8 @@ TEST(Sort, names_how_it_was_timed) {
             "aten::sort.stable over 64: radix sort, 4 passes over keys and indices");
   EXPECT_NE(guess("aten::topk(self: float32[64,500], k=9) -> ()", one_core()), "");
   EXPECT_EQ(guess("aten::topk(self: float32[64,500], k=8) -> ()", one_core()), "");
-  EXPECT_EQ(guess("aten::topk(self: float32[64,500], k=9) -> ()", gpu), "");
+  EXPECT_EQ(guess("aten::topk(self: float32[64,500], k=9) -> ()", gpu),
+            "aten::topk over 500: one pass over its bytes");
   EXPECT_EQ(guess("aten::relu(self: float32[64,500]) -> ()", one_core()), "");
 }
 
