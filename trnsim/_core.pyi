@@ -7,7 +7,7 @@ import numpy
 import numpy.typing
 import typing
 import typing_extensions
-__all__: list[str] = ['Advice', 'Backend', 'Breakdown', 'CallSpan', 'Cohorts', 'CollectiveRun', 'Communicator', 'Engine', 'Fallback', 'Figure', 'Link', 'LinkInfo', 'LinkUse', 'Machine', 'MemoryPeak', 'ModuleShare', 'OpShare', 'Placement', 'Program', 'Progress', 'ProjectProgress', 'Projection', 'Rank', 'Run', 'Step', 'System', 'Timeline', 'Topology', 'Variable', 'Workload', 'bus_factor', 'collective_name', 'cost_rules', 'estimate_trace_bytes', 'find_violation', 'fold_system', 'input_group_of', 'lower_step', 'make_cohorts', 'make_job_system', 'make_machine', 'make_placement', 'make_system', 'make_topology', 'project_step', 'run_collective', 'simulate_shard', 'simulate_step', 'solve_max_min', 'with_jitter', 'workload_enum_names', 'write_trace']
+__all__: list[str] = ['Advice', 'Backend', 'Breakdown', 'CallSpan', 'Cohorts', 'CollectiveRun', 'Communicator', 'Engine', 'Fallback', 'Figure', 'Link', 'LinkInfo', 'LinkUse', 'Machine', 'MemoryPeak', 'ModuleShare', 'OpShare', 'Placement', 'Program', 'Progress', 'ProjectProgress', 'Projection', 'Rank', 'Run', 'Step', 'System', 'Timeline', 'Topology', 'Variable', 'Workload', 'bus_factor', 'check_scenario', 'collective_name', 'cost_rules', 'estimate_trace_bytes', 'find_violation', 'fold_system', 'input_group_of', 'lower_step', 'make_cohorts', 'make_job_system', 'make_machine', 'make_placement', 'make_system', 'make_topology', 'project_step', 'run_collective', 'simulate_shard', 'simulate_step', 'solve_max_min', 'with_jitter', 'workload_enum_names', 'write_trace']
 class Figure:
     def __init__(self, key: str, value: str, unit: str, source: str, confidence: str) -> None:
         ...
@@ -873,6 +873,8 @@ class CollectiveRun:
     def uncontended_ps(self) -> int:
         ...
 def bus_factor(name: str, ranks: typing.SupportsInt | typing.SupportsIndex) -> tuple[int, int]:
+    ...
+def check_scenario(slow_chips: collections.abc.Sequence[str], faults: collections.abc.Sequence[str], machine: Machine, placement: Placement) -> None:
     ...
 def collective_name(arg0: str) -> str:
     ...

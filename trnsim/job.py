@@ -4,7 +4,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
@@ -32,6 +32,12 @@ class Job:
         """Memory of one rank, in bytes."""
         return self.machine.rank_memory_bytes(self.placement.ranks_per_chip)
 
+    def check_scenario(self, slow_chips: Sequence[str], faults: Sequence[str]) -> None:
+        """Raises what trnsim.project would for these, before anything runs."""
+        from trnsim import _core
+
+        _core.check_scenario(slow_chips, faults, self.machine, self.placement)
+
     def world(self) -> World:
         """The job as a script sees it. Imports torch."""
         from trnsim.capture.world import World
@@ -53,7 +59,7 @@ def check_asked(error: type[TrnSimError] = WorkloadError, **counts: int | None) 
     for name, count in counts.items():
         if count is None:
             continue
-        if not hasattr(count, "__index__"):
+        if not hasattr(count, "__index__") or isinstance(count, bool):
             raise error(f"{name} {count!r} is not a whole number: use one")
         if count < 0:
             raise error(f"{name} {count} is negative: use 0 or more")

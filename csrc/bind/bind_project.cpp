@@ -207,6 +207,14 @@ void bind_project(py::module_& module) {
              py::arg("fold"), py::arg("slow_chips"), py::arg("faults"), py::arg("progress"),
              py::arg("all_gather"), py::arg("process"), py::arg("processes"),
              py::call_guard<py::gil_scoped_release>());
+  module.def(
+      "check_scenario",
+      [](const std::vector<std::string>& slow_chips, const std::vector<std::string>& faults,
+         const machine::Machine& machine, const machine::Placement& placement) {
+        project::check_scenario(project::parse_scenario(slow_chips, faults), machine,
+                                placement.chips);
+      },
+      py::arg("slow_chips"), py::arg("faults"), py::arg("machine"), py::arg("placement"));
   module.def("input_group_of", &project::input_group_of, py::arg("key"));
   module.def("estimate_trace_bytes", &report::estimate_trace_bytes, py::arg("run"),
              py::arg("ranks"));

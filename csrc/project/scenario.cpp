@@ -145,6 +145,17 @@ Scenario parse_scenario(const std::vector<std::string>& slow_chips,
   return scenario;
 }
 
+void check_scenario(const Scenario& scenario, const machine::Machine& machine, int64_t chips) {
+  for (const ChipFault& fault : scenario.chips) {
+    TRN_CHECK(fault.chip < chips, project, "no rank is on chip " + std::to_string(fault.chip),
+              "the job uses chips 0 to " + std::to_string(chips - 1));
+  }
+  if (scenario.links.empty()) return;
+  machine::Conditions conditions;
+  for (const TimedLinkFault& at : scenario.links) conditions.faults.push_back(at.fault);
+  machine::make_topology(machine, chips, conditions);
+}
+
 machine::Conditions conditions_of(const Scenario& scenario) {
   machine::Conditions conditions;
   for (const TimedLinkFault& at : scenario.links) {

@@ -36,6 +36,9 @@ struct Scenario {
 Scenario parse_scenario(const std::vector<std::string>& slow_chips,
                         const std::vector<std::string>& faults);
 
+// Throws what add_scenario would on a job of so many chips that uses them all, before there is one.
+void check_scenario(const Scenario& scenario, const machine::Machine& machine, int64_t chips);
+
 // What holds from the start, for the job's topology.
 machine::Conditions conditions_of(const Scenario& scenario);
 

@@ -3,6 +3,8 @@
 //
 // Where a training step begins and ends, and what one rank worked on in it.
 #include <algorithm>
+#include <map>
+#include <optional>
 #include <set>
 
 #include "base/error.h"
@@ -29,6 +31,64 @@ const TensorSlot* embedded(const Workload& workload, const Record& record) {
   const Signature& signature = workload.signature_of(record);
   return signature.op == "aten::embedding" ? signature.input("indices") : nullptr;
 }
+
+// What a script does under no_grad after its optimizer, in pieces that share no tensor made there:
+// a piece that changes a tensor which was there before (a moving average of the parameters,
+// clamping) belongs to the step, unless a module ran in it (evaluation).
+class Pieces {
+ public:
+  Pieces(const Workload& workload, int64_t begin) : workload_(workload), begin_(begin) {}
+
+  void add(int64_t index) {
+    const Record& record = workload_.records[size_t(index)];
+    const auto piece = int32_t(records_.size());
+    records_.push_back(index);
+    joined_.push_back(piece);
+    is_evaluation_.push_back(record.phase == Phase::forward);
+    is_update_.push_back(false);
+    const bool calls = record.kind == RecordKind::call || record.kind == RecordKind::wait;
+    if (calls) join(of_call_.try_emplace(record.payload, piece).first->second, piece);
+    const int32_t inputs = record.signature < 0 ? 0 : input_count(workload_, record);
+    for (int32_t i = 0; i < record.uses_count; ++i) {
+      const int32_t storage = workload_.uses[size_t(record.uses_begin + i)].storage;
+      if (storage < 0) continue;
+      if (workload_.storages[size_t(storage)].born > begin_) {
+        join(of_storage_.try_emplace(storage, piece).first->second, piece);
+      } else if (i < inputs) {
+        is_update_.back() |= workload_.signature_of(record).inputs[size_t(i)].mutated;
+      }
+    }
+  }
+
+  std::vector<int64_t> updates() {
+    for (int32_t piece = 0; piece < int32_t(records_.size()); ++piece) {
+      is_evaluation_[size_t(root(piece))] |= is_evaluation_[size_t(piece)];
+      is_update_[size_t(root(piece))] |= is_update_[size_t(piece)];
+    }
+    std::vector<int64_t> found;
+    for (int32_t piece = 0; piece < int32_t(records_.size()); ++piece) {
+      const auto at = size_t(root(piece));
+      if (is_update_[at] && !is_evaluation_[at]) found.push_back(records_[size_t(piece)]);
+    }
+    return found;
+  }
+
+ private:
+  int32_t root(int32_t piece) {
+    while (joined_[size_t(piece)] != piece) {
+      piece = joined_[size_t(piece)] = joined_[size_t(joined_[size_t(piece)])];
+    }
+    return piece;
+  }
+  void join(int32_t a, int32_t b) { joined_[size_t(root(b))] = root(a); }
+
+  const Workload& workload_;
+  int64_t begin_;
+  std::vector<int64_t> records_;
+  std::vector<int32_t> joined_;                     // by position in records_
+  std::vector<uint8_t> is_evaluation_, is_update_;  // the same
+  std::map<int32_t, int32_t> of_storage_, of_call_;
+};
 
 }  // namespace
 
@@ -96,17 +156,27 @@ std::vector<uint8_t> outside_step(const Workload& workload, const Step& step) {
   std::vector<uint8_t> outside(size_t(step.end - step.begin), 0);
   if (!step.whole) return outside;
   enum { idle, training, gradients } state = idle;
+  std::optional<Pieces> after;  // the optimizer
+  const auto take_updates = [&] {
+    if (!after) return;
+    for (const int64_t i : after->updates()) outside[size_t(i - step.begin)] = 0;
+    after.reset();
+  };
   for (int64_t i = step.begin; i < step.end; ++i) {
     const Record& record = workload.records[size_t(i)];
     if (is_marker(record, MarkerKind::forward_begin)) state = training;
     if (is_marker(record, MarkerKind::optimizer_begin)) state = gradients;
     if (is_marker(record, MarkerKind::optimizer_end)) state = idle;
+    if (state != idle) take_updates();
+    if (is_marker(record, MarkerKind::optimizer_end)) after.emplace(workload, i);
     if (record.phase == Phase::backward && state == training) state = gradients;
     if (!record.no_grad || is_gradient_work(record) || record.phase == Phase::recomputation)
       continue;
     const bool in_forward = record.phase == Phase::forward && state == training;
     outside[size_t(i - step.begin)] = !in_forward && state != gradients;
+    if (after && outside[size_t(i - step.begin)]) after->add(i);
   }
+  take_updates();
   return outside;
 }
 

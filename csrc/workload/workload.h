@@ -304,8 +304,9 @@ std::vector<Step> find_steps(const Workload& workload);
 Step choose_step(const std::vector<Step>& steps, int64_t asked);
 // Records of [begin, end) that are no part of the step: no_grad ops outside a training forward
 // (evaluation, logging). What runs under no_grad between a backward and the end of the optimizer
-// (clipping, unscaling) is part of the step. Nothing is outside an inference. Same length as the
-// step, 1 = outside.
+// (clipping, unscaling) is part of the step, and so is what changes tensors in place after it (a
+// moving average of the parameters), unless it is part of an evaluation. Nothing is outside an
+// inference. Same length as the step, 1 = outside.
 std::vector<uint8_t> outside_step(const Workload& workload, const Step& step);
 
 // The caching allocator of PyTorch, replayed on a trace: rounding to 512 bytes, 2 MiB small pool,

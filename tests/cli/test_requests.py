@@ -48,9 +48,13 @@ def script(tmp_path):
         (["--step", "-1"], "'--step'"),
         (["--top", "-1"], "'--top'"),
         (["--tokens-per-step", "-1"], "'--tokens-per-step'"),
-        (["--samples-per-step", "-1"], "'--samples-per-step'"),
+        (["--samples-per-step", "0"], "'--samples-per-step'"),
         (["--set", "chip.hbm.bandwith=3"], "did you mean chip.hbm.bandwidth"),
         (["--set", "nonsense"], "nonsense"),
+        (["--slow-chip", "0=nan"], "'0=nan' is no slow chip"),
+        (["--slow-chip", "5=1.2"], "chips 0 to 0"),
+        (["--chips", "4", "--fault", "x+ 0>9=0"], "x+ 0>9"),
+        (["--fault", "foo"], "'foo' is no fault"),
         (["--set", "chip.hbm.bandwidth=3"], "write chip.hbm.bandwidth=3TB/s if TB/s is meant"),
     ],
 )
@@ -61,6 +65,7 @@ def test_a_wrong_option_is_one_line_and_the_script_does_not_run(script, options,
 
 def test_a_script_that_does_not_exist_is_named(tmp_path):
     assert "no script 'absent.py'" in refused(trnsim("run", "absent.py", cwd=tmp_path))
+    assert "no module 'absent.train'" in refused(trnsim("run", "-m", "absent.train", cwd=tmp_path))
     assert "'SCRIPT'" in refused(trnsim("run"))
 
 

@@ -191,3 +191,32 @@ def test_the_step_in_which_the_buckets_are_laid_anew_is_measured_only_where_no_o
     assert held.workload.choose_step(1).begin == found[1].begin
     said = [value for _, value, _ in trnsim.project(held.workload, "trn2", advise=False).guesses]
     assert any("lays its buckets" in value for value in said)
+
+
+@pytest.mark.parametrize("size", [2, 64])
+def test_synchronised_batch_norm_over_identical_ranks_is_that_of_one(size):
+    def step(norm: nn.Module, device: str) -> list[torch.Tensor]:
+        torch.manual_seed(0)
+        model = nn.Sequential(nn.Conv2d(3, 8, 3), norm).to(device)
+        torch.manual_seed(1)
+        x = torch.randn(4, 3, 9, 9).to(device).requires_grad_()
+        y = model(x)
+        (y * torch.linspace(-1, 1, y.numel(), device=device).view_as(y)).sum().backward()
+        return [t.detach().cpu() for t in (y, x.grad, norm.weight.grad, norm.running_mean)]
+
+    expected = step(nn.BatchNorm2d(8), "cpu")
+    with job(size, "compute"):
+        for got, want in zip(step(nn.SyncBatchNorm(8), "trn"), expected, strict=True):
+            torch.testing.assert_close(got, want, rtol=1e-4, atol=1e-4)
+
+
+def test_synchronised_batch_norm_is_recorded_alike_in_both_modes():
+    workloads = []
+    for mode in ("compute", "phantom"):
+        with job(4, mode) as done:
+            model = nn.SyncBatchNorm(8).to("trn")
+            model(torch.ones(4, 8, 5, device="trn")).sum().backward()
+            del model
+        workloads.append(done.workload)
+    assert workloads[0].hash == workloads[1].hash
+    assert "aten::batch_norm_backward_reduce" in {r["op"] for r in records_of(workloads[0])}

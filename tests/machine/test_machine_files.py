@@ -164,7 +164,7 @@ def test_a_user_file_extends_a_preset(tmp_path):
         extends = "trn2"
         description = "faster memory"
         [chip.hbm]
-        bandwidth = { value = "3.2", unit = "TB/s", source = "a letter", confidence = "guessed" }
+        bandwidth = { value = 3.2, unit = "TB/s", source = "a letter", confidence = "guessed" }
         """,
     )
     mine = machine.load(path)
@@ -242,6 +242,14 @@ def test_a_file_that_is_not_text_is_refused(tmp_path):
 )
 def test_a_name_that_is_nearly_right_gets_the_nearest(name, expected):
     assert expected in message(name)
+
+
+def test_a_number_in_quotes_is_refused(tmp_path):
+    path = tmp_path / "mine.toml"
+    figure = 'bandwidth = { value = "3.2", unit = "TB/s", source = "me", confidence = "given" }'
+    path.write_text(f'extends = "trn2"\n[chip.hbm]\n{figure}\n')
+    with pytest.raises(MachineError, match="without quotes"):
+        machine.load(path)
 
 
 def test_overrides_change_a_figure_once():

@@ -61,11 +61,11 @@ Overrides = Annotated[
 ]
 TokensPerStep = Annotated[
     int | None,
-    typer.Option(metavar="N", min=0, help="Tokens of all ranks in a step, where we cannot tell."),
+    typer.Option(metavar="N", min=1, help="Tokens of all ranks in a step, where we cannot tell."),
 ]
 SamplesPerStep = Annotated[
     int | None,
-    typer.Option(metavar="N", min=0, help="Samples of all ranks in a step, where we cannot tell."),
+    typer.Option(metavar="N", min=1, help="Samples of all ranks in a step, where we cannot tell."),
 ]
 NoFold = Annotated[
     bool,

@@ -4,6 +4,7 @@
 
 from __future__ import annotations
 
+import importlib.util
 import sys
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
@@ -65,13 +66,13 @@ def run(
     """
     from trnsim.job import make_job
 
-    if not is_module and not Path(script).is_file():
-        raise CaptureError(f"no script '{script}': give the path of a Python file, or -m MODULE")
+    _check_script(script, is_module)
     output.check_out(out)
     options.let_threads_sleep(mode)
     job = make_job(
         machine, chips=chips, ranks=ranks, ranks_per_chip=ranks_per_chip, overrides=overrides or []
     )
+    job.check_scenario(slow_chips or [], faults or [])
     document = output.claim_json(as_json)
     last = None if not stop_after_step else 0 if step is None else step + 1
     captured = _capture(script, arguments or [], is_module, job, mode, no_oom, last)
@@ -96,6 +97,24 @@ def run(
         command = [*(["-m"] if is_module else []), script, *(arguments or [])]
         projection.write(out, name, command)
     output.finish(projection, document)
+
+
+def _check_script(script: str, is_module: bool) -> None:
+    if not is_module:
+        if not Path(script).is_file():
+            raise CaptureError(
+                f"no script '{script}': give the path of a Python file, or -m MODULE"
+            )
+        return
+    sys.path.insert(0, "")  # where python -m looks first
+    try:
+        found = importlib.util.find_spec(script.partition(".")[0])
+    except ValueError:
+        found = None
+    finally:
+        sys.path.remove("")
+    if found is None:
+        raise CaptureError(f"no module '{script}': give its name as python -m takes it")
 
 
 def _capture(

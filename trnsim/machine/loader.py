@@ -148,7 +148,8 @@ def _locate(name: str, relative_to: Path) -> Path:
     if name.endswith(".toml"):
         path = relative_to / Path(name).expanduser()
         if not path.is_file():
-            raise MachineError(f"machine file {path} does not exist: give the path of a file")
+            why = "is a folder" if path.is_dir() else "does not exist"
+            raise MachineError(f"machine file {path} {why}: give the path of a file")
         return path
     known = presets()
     if name not in known:
@@ -226,6 +227,11 @@ def _figure(key: str, leaf: dict[str, Any], path: Path) -> _core.Figure:
         if name not in leaf:
             raise MachineError(f"{path}: {key} has no {name}: add {name} = ...")
     value = _value_text(key, leaf["value"], path)
+    is_text = isinstance(leaf["value"], str) and not isinstance(leaf["value"], _Decimal)
+    if is_text and _TOML_NUMBER.fullmatch(value) and leaf["unit"] != "word":
+        raise MachineError(
+            f'{path}: {key}.value = "{value}" is text: write the number without quotes'
+        )
     for name in _FIGURE_KEYS[1:]:
         if not isinstance(leaf[name], str) or isinstance(leaf[name], _Decimal):
             raise MachineError(f"{path}: {key}.{name} = {leaf[name]} is no text: put it in quotes")

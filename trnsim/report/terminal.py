@@ -66,6 +66,7 @@ def summary(projection: Projection) -> list[tuple[str, str]]:
         rows.append(
             ("  interval", f"{words.duration(low)} to {words.duration(high)}, {p.interval_basis}")
         )
+    rows += [("  careful", f"{what}; {way}") for name, what, way in p.guesses if name == "step"]
     rows += _against_healthy(projection)
     rows += [("  set by hand", _set_by_hand(text, p.idle_overrides)) for text in p.overrides]
     rows += _bottleneck(projection)
@@ -148,7 +149,10 @@ def _bottleneck(projection: Projection) -> list[tuple[str, str]]:
         return rows
     after = f"{advice.change}: {words.duration(advice.step_ps / 1e12)}, {_gain(advice)}"
     most = p.bottleneck_share if p.bottleneck_kind == "host" else p.bottleneck_share / 2
-    if advice.gain < 0.9 * most:
+    best = p.advice[0]
+    if advice.gain < MIN_GAIN <= best.gain:  # its ops are short, and wait for something else
+        after += f"; {best.change}: {_gain(best)}"
+    elif advice.gain < 0.9 * most:
         after += f" (-{words.percent(most)} if those ops waited for nothing else)"
     return [*rows, ("  if faster", after)]
 

@@ -164,6 +164,9 @@ const CallPlan* AtenKernel::plan(Call& call) {
   std::vector<int64_t> own_key;
   if (cached) own_key = key;  // making a plan may call other ops
   call.signature = signature_of_arguments(facts_, call.stack, call.tensors);
+  TORCH_CHECK_NOT_IMPLEMENTED(call.signature->int_or("sparse", 0) == 0, facts_.name,
+                              ": sparse gradients are not supported on this device: leave out "
+                              "sparse=True");
   auto made = make_plan(call);
   made->signature = finish_signature(std::move(*call.signature), facts_, *made);
   if (cached) {

@@ -140,6 +140,33 @@ Cost batch_backward(const Signature& signature, const Target& target) {
   return cost;
 }
 
+// The parts that SyncBatchNorm puts collectives between: each one pass over its bytes.
+CostFunction batch_part(Fusion fusion, int64_t (*cycles)(const Instructions& core, int64_t n)) {
+  return [=](const Signature& signature, const Target& target) {
+    Cost cost = make_cost(signature, target, "normalization", fusion);
+    const TensorMeta* found = meta_of(signature, "input");
+    const TensorMeta& input = found ? *found : signature.inputs[0].meta;
+    cost.row_length = last_size(input);
+    if (!target.is_neuron() || cost.elements == 0) return cost;
+    const Channels channels = channels_of(input, target);
+    cost.vector_cycles =
+        channels.tiles * cycles(Instructions(target, is_narrow(signature)), channels.length);
+    return cost;
+  };
+}
+
+// Of [ranks, channels], for which the input is there only to name its type.
+Cost batch_gather(const Signature& signature, const Target& target) {
+  Cost cost = make_cost(signature, target, "normalization", Fusion::anchor);
+  const TensorMeta* means = meta_of(signature, "mean");
+  if (Stream* stream = read_stream(cost, find_input(signature, "input"))) stream->bytes = 0;
+  if (!target.is_neuron() || means == nullptr || means->sizes.size() != 2) return cost;
+  const Instructions core(target, false);
+  const int64_t tiles = ceil_div(means->sizes[1], target.core().partitions);
+  cost.vector_cycles = tiles * 4 * core.tensor_tensor(means->sizes[0]);
+  return cost;
+}
+
 }  // namespace
 
 void register_normalization(Registry& registry) {
@@ -160,6 +187,21 @@ void register_normalization(Registry& registry) {
                          "_native_batch_norm_legit_no_training"}) {
     add(op, batch_forward);
   }
+  add("batch_norm_stats", batch_part(Fusion::anchor, [](const Instructions& core, int64_t n) {
+        return core.vector(n) + core.aggregate(n);
+      }));
+  add("batch_norm_gather_stats_with_counts", batch_gather);
+  add("batch_norm_elemt", batch_part(Fusion::pointwise, [](const Instructions& core, int64_t n) {
+        return core.tensor_scalar(n);
+      }));
+  add("batch_norm_backward_reduce",
+      batch_part(Fusion::anchor, [](const Instructions& core, int64_t n) {
+        return 2 * core.reduce(n) + core.tensor_tensor(n);
+      }));
+  add("batch_norm_backward_elemt",
+      batch_part(Fusion::pointwise, [](const Instructions& core, int64_t n) {
+        return core.tensor_tensor(n) + 2 * core.tensor_scalar(n);
+      }));
   for (const char* op :
        {"native_batch_norm_backward", "cudnn_batch_norm_backward", "batch_norm_backward"}) {
     add(op, batch_backward);

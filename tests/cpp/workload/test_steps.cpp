@@ -161,6 +161,34 @@ TEST(Steps, EvaluationIsOutsideAndClippingInside) {
             (std::vector<uint8_t>{1, 0, 0, 1, 0, 0, 0, 0, 0, 1, 0}));
 }
 
+TEST(Steps, WhatChangesTensorsAfterTheOptimizerIsInside) {
+  const char* lerp = "aten::lerp_.Scalar(self!: float32[8], end: float32[8], weight=0.1f) -> ()";
+  const char* add = "aten::add_.Tensor(self!: float32[8], other: float32[8]) -> ()";
+  const char* mul = "aten::mul.Tensor(self: float32[8], other: float32[8]) -> (out0: float32[8])";
+  Builder b;
+  const int32_t weight = b.storage(32), average = b.storage(32), loss = b.storage(32);
+  const auto quietly = [&](const char* text, Phase phase, std::vector<TensorUse> uses) {
+    b.op(text, phase, std::move(uses)).no_grad = 1;
+  };
+  quietly(lerp, Phase::other, {{average, 0}, {weight, 0}});  // 0: before any step
+  b.marker(MarkerKind::forward_begin, 4);
+  b.op(kOp, Phase::backward);
+  b.marker(MarkerKind::optimizer_begin, 1);
+  b.marker(MarkerKind::optimizer_end, 1);
+  quietly(lerp, Phase::other, {{average, 1}, {weight, 0}});  // 5: a moving average
+  const int32_t scaled = b.storage(32);
+  quietly(mul, Phase::other, {{weight, 0}, {weight, 0}, {scaled, 1}});  // 6: made for 7
+  quietly(add, Phase::other, {{average, 2}, {scaled, 1}});              // 7
+  const int32_t out = b.storage(32), kept = b.storage(32);
+  quietly(mul, Phase::forward, {{average, 3}, {weight, 0}, {out, 1}});  // 8: evaluation
+  quietly(add, Phase::other, {{loss, 0}, {out, 1}});                    // 9: sums up its loss
+  quietly(mul, Phase::other, {{weight, 0}, {weight, 0}, {kept, 1}});    // 10: for a log
+  const auto steps = find_steps(b.workload);
+  ASSERT_EQ(steps.size(), 1u);
+  EXPECT_EQ(outside_step(b.workload, steps[0]),
+            (std::vector<uint8_t>{1, 0, 0, 0, 0, 0, 0, 0, 1, 1, 1}));
+}
+
 TEST(Steps, TokensAreTheFirstEmbeddingOfEachPass) {
   Builder b;
   const char* embed =
