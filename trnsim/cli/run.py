@@ -53,6 +53,7 @@ def run(
         bool, typer.Option("--no-oom", help="Report too little memory instead of raising.")
     ] = False,
     no_fold: options.NoFold = False,
+    collectives: options.Collectives = None,
     slow_chips: options.SlowChips = None,
     faults: options.Faults = None,
     out: options.Out = None,
@@ -63,11 +64,12 @@ def run(
     The script gets the device "trn" and torchrun's variables; it runs once, as rank 0. Its prints,
     exceptions and exit code are its own.
     """
-    from trnsim.job import make_job
+    from trnsim.job import is_step_mode, make_job
 
     if not is_module and not Path(script).is_file():
         raise CaptureError(f"no script '{script}': give the path of a Python file, or -m MODULE")
     output.check_out(out)
+    is_step_mode(collectives or "fluid")
     job = make_job(
         machine, chips=chips, ranks=ranks, ranks_per_chip=ranks_per_chip, overrides=overrides or []
     )
@@ -87,6 +89,7 @@ def run(
         tokens_per_step=tokens_per_step,
         samples_per_step=samples_per_step,
         fold=not no_fold,
+        collectives=collectives,
         slow_chips=slow_chips or [],
         faults=faults or [],
     )
