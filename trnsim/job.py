@@ -62,9 +62,9 @@ def check_asked(error: type[TrnSimError] = WorkloadError, **counts: int | None) 
             raise error(f"{name} {count} is too large: use at most {most}")
 
 
-def is_step_mode(collectives: str) -> bool:
-    """Of "fluid" or "step"; raises LowerError for another word."""
-    if collectives not in ("fluid", "step"):
+def is_step_mode(collectives: str | None) -> bool:
+    """Of "fluid" (None) or "step"; raises LowerError for another word."""
+    if collectives not in (None, "fluid", "step"):
         raise LowerError(f"there are no collectives '{collectives}': use fluid or step")
     return collectives == "step"
 

@@ -108,7 +108,7 @@ using StepsOfPhase = std::vector<Chain>;
 class InSteps {
  public:
   InSteps(const Program& from, const machine::Machine& machine, const machine::Placement& placement)
-      : from_(from), parts_(machine, placement), builder_(to_) {}
+      : from_(from), placement_(placement), parts_(machine, placement), builder_(to_) {}
 
   Program run() {
     to_.role = from_.role;
@@ -120,6 +120,7 @@ class InSteps {
     to_.hidden_host_ops = from_.hidden_host_ops;
     for (const Queue& queue : from_.queues) builder_.add_queue(queue);
     for (const CallTemplate& call : from_.calls) plan(call);
+    check_size(placement_.ranks);
     first_.resize(from_.tasks.size());
     last_.resize(from_.tasks.size());
     std::vector<int32_t> before(from_.queues.size(), -1);  // in its queue
@@ -136,6 +137,22 @@ class InSteps {
  private:
   bool is_stepped(const Task& task) const {
     return task.call >= 0 && !steps_[size_t(task.call)].empty();
+  }
+
+  // Every rank has every task, which takes some hundred bytes in a run.
+  void check_size(int64_t ranks) const {
+    constexpr int64_t kMostTasks = int64_t(1) << 24;
+    int64_t tasks = 0;
+    for (const Task& task : from_.tasks) {
+      if (!is_stepped(task)) continue;
+      for (const StepsOfPhase& chains : steps_[size_t(task.call)]) {
+        for (const Chain& chain : chains) tasks += 2 * int64_t(chain.sends.size());
+      }
+    }
+    TRN_CHECK(tasks <= kMostTasks / ranks, lower,
+              "collectives in steps send " + std::to_string(tasks / 2) + " messages from each of " +
+                  std::to_string(ranks) + " ranks: too many to simulate",
+              "use fluid collectives, or fewer ranks");
   }
 
   // Its messages, or the call itself where not all phases have steps.
@@ -322,11 +339,14 @@ class InSteps {
     if (others.empty()) return;
     std::string names;
     for (const std::string& name : others) names += (names.empty() ? "" : ", ") + name;
-    to_.guesses.push_back({"step mode", counted(calls - stepped) + " stay fluid: " + names,
+    to_.guesses.push_back({"step mode",
+                           counted(calls - stepped) + (calls - stepped == 1 ? " stays" : " stay") +
+                               " fluid: " + names,
                            "only what goes round between fixed neighbours is made of steps"});
   }
 
   const Program& from_;
+  const machine::Placement& placement_;
   const Parts parts_;
   Program to_;
   Builder builder_;

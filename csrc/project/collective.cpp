@@ -146,19 +146,23 @@ class Runner {
       calls.add(kind_, bytes, {lower::QueueKind::collective, 0});
       fold::Job job =
           fold::one_role(calls.done(), machine, *topology, placement_, placement_.ranks);
-      const lower::Program& fluid = *job.roles[0].program;
-      CollectiveRun& run = runs.emplace_back(CollectiveRun{bytes, fluid.calls[0].algorithm});
-      const auto system = folded(job);
+      const std::shared_ptr<const lower::Program> program = job.roles[0].program;
+      const lower::CallTemplate& call = program->calls[0];
+      CollectiveRun& run = runs.emplace_back(CollectiveRun{bytes, call.algorithm});
+      auto system = folded(job);
       for (const auto& of_call : system->plan) {
         run.uncontended_ps =
-            std::max(run.uncontended_ps, uncontended_ps(*system, fluid.calls[0], of_call[0]));
+            std::max(run.uncontended_ps, uncontended_ps(*system, call, of_call[0]));
       }
       const auto stepped =
-          std::make_shared<const lower::Program>(lower::in_steps(fluid, machine, placement_));
+          std::make_shared<const lower::Program>(lower::in_steps(*program, machine, placement_));
       run.in_steps = stepped->calls[0].step_of.has_value();
-      job.roles[0].program = stepped;
-      const auto unfolded = std::make_shared<const fold::System>(fold::make_system(job));
-      run.time_ps = simulate::simulate_step(unfolded, {}).makespan_ps;
+      if (run.in_steps) {
+        job.roles[0].program = stepped;
+        system = std::make_shared<const fold::System>(fold::make_system(job));
+      }
+      run.time_ps = simulate::simulate_step(system, {}).makespan_ps;
+      run.uncontended_ps = std::min(run.uncontended_ps, run.time_ps);  // hops that nobody waits for
       if (progress_) ++progress_->done;
     }
     return runs;

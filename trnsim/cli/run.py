@@ -69,7 +69,7 @@ def run(
     if not is_module and not Path(script).is_file():
         raise CaptureError(f"no script '{script}': give the path of a Python file, or -m MODULE")
     output.check_out(out)
-    is_step_mode(collectives or "fluid")
+    is_step_mode(collectives)
     job = make_job(
         machine, chips=chips, ranks=ranks, ranks_per_chip=ranks_per_chip, overrides=overrides or []
     )
@@ -82,17 +82,10 @@ def run(
         print(ended, file=sys.stderr)
         raise typer.Exit(captured.exit_code)
     projection = _project(
-        captured.workload,
-        job,
-        step=step,
-        top=top,
-        tokens_per_step=tokens_per_step,
-        samples_per_step=samples_per_step,
-        fold=not no_fold,
-        collectives=collectives,
-        slow_chips=slow_chips or [],
-        faults=faults or [],
-    )
+        captured.workload, job, step=step, top=top, tokens_per_step=tokens_per_step,
+        samples_per_step=samples_per_step, fold=not no_fold, collectives=collectives,
+        slow_chips=slow_chips or [], faults=faults or [],
+    )  # fmt: skip
     if out is not None:
         name = script.rpartition(".")[2] if is_module else Path(script).stem
         command = [*(["-m"] if is_module else []), script, *(arguments or [])]

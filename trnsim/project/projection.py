@@ -227,8 +227,7 @@ def project(
         advise: simulate the step again with one thing doubled or free at a time.
         interval: simulate the step again with the machine's figures at their bounds.
         fold: simulate ranks that behave the same as one; False: each, with the same result.
-        collectives: "fluid" (None, for a Workload), or "step": rings and halvings as messages
-            between neighbours, for which ranks do not wait for all others. Every rank is simulated.
+        collectives: "fluid", or "step": rings and halvings as messages between neighbours.
         slow_chips: "17=1.25@3ms" for chip 17 computing 1.25 times as long, from 3 ms on.
         faults: "x+ 0>1=0" for a dead link, "nic up 5=0.5@10ms" for half of its bandwidth from
             10 ms on; "chip 5" or "tor 3" stand for all links of a node. Links that are dead from
@@ -240,12 +239,11 @@ def project(
             link that it does not have, or faults that cut it apart.
         WorkloadError: no such run file, no step to measure, no such step, or a negative count.
         ProjectError: the script ran as another number of ranks than the chips hold.
-        LowerError, SimulateError: the step cannot be run on this machine; another word for
-            collectives.
+        LowerError, SimulateError: the step cannot be run on this machine, or in this way.
     """
     from trnsim import _core
     from trnsim import workload as workloads
-    from trnsim.job import check_asked, is_step_mode
+    from trnsim.job import check_asked
 
     asked: dict[str, Any] = {
         "step": step, "tokens_per_step": tokens_per_step, "samples_per_step": samples_per_step,
@@ -258,10 +256,6 @@ def project(
         _fill_from(run, machine is None, asked, counts)
         workload, machine = run.workload, machine or _machine_of(run)
     machine = machine or "trn2"
-    asked["collectives"] = asked["collectives"] or "fluid"
-    is_step_mode(asked["collectives"])
-    if counts["chips"] is None and counts["ranks"] is None:
-        counts["ranks"] = workload.world_size
     job = _job_of(workload, machine, overrides, **counts)
     options = {"top": top, "advise": advise, "interval": interval, "fold": fold}
     return _project(workload, job, asked, group, **options)
@@ -310,6 +304,8 @@ def _job_of(
     from trnsim.job import make_job
 
     world = workload.world_size
+    if counts["chips"] is None and counts["ranks"] is None:
+        counts["ranks"] = world
     if not isinstance(machine, _core.Machine):
         machine = make_job(os.fspath(machine), overrides=overrides).machine
         overrides = ()

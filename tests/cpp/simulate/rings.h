@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 // SPDX-FileCopyrightText: The trnsim authors
 //
-// One collective on a machine, fluid and in steps.
+// One collective on a machine, or several at once, fluid and in steps.
 #pragma once
 
 #include <memory>
@@ -16,14 +16,19 @@
 
 namespace trnsim::rings {
 
-struct Scene {
-  machine::Machine machine;
-  machine::Placement placement;
+struct Called {
   workload::CallKind kind = workload::CallKind::all_reduce;
   int64_t bytes = 1 << 24;
   std::string algorithm = "ring";
-  workload::RankPattern group;  // of rank 0; all that it is moved along to call too
-  int64_t computes_ps = 0;      // before the call: what a factor stretches
+  workload::RankPattern group = {};  // of rank 0; all that it is moved along to call too
+};
+
+struct Scene : Called {
+  machine::Machine machine;
+  machine::Placement placement;
+  std::vector<Called> beside = {};  // each on a stream of its own
+  bool in_a_row = false;            // all on one stream, in order
+  int64_t computes_ps = 0;          // before the calls: what a factor stretches
   std::vector<fold::OddRank> odd_ranks = {};
   std::vector<machine::LinkFault> faults = {};
 };
@@ -39,26 +44,36 @@ inline machine::Placement on_chips(int64_t chips, int64_t ranks_per_chip = 1) {
 // All ranks of the first chips in one group.
 inline Scene all_of(const machine::Machine& machine, int64_t chips, const std::string& algorithm,
                     int64_t ranks_per_chip = 1) {
-  Scene scene{machine, on_chips(chips, ranks_per_chip)};
+  Scene scene;
+  scene.machine = machine;
+  scene.placement = on_chips(chips, ranks_per_chip);
   scene.algorithm = algorithm;
   scene.group = {0, {{1, scene.placement.ranks}}, {}};
   return scene;
 }
 
 inline lower::Program fluid_program(const Scene& scene) {
-  workload::Call asked;
-  asked.kind = scene.kind;
-  asked.bytes = scene.bytes;
-  asked.peer = 0;
   scenes::ProgramBuilder builder;
-  builder.program.groups.push_back({"group", scene.group});
+  const int32_t first_stream = builder.queue(lower::QueueKind::collective, 0);
   const int32_t engine = builder.queue(lower::QueueKind::tensor, 0);
-  const int32_t stream = builder.queue(lower::QueueKind::collective, 0);
   const int32_t computed = builder.task(engine, scene.computes_ps);
-  const auto shapes = lower::shapes_of(scene.group, scene.machine, scene.placement);
-  const int32_t called =
-      builder.call_template(lower::make_call(asked, shapes, scene.machine, scene.algorithm));
-  builder.call(stream, called, {scenes::after(computed)});
+  std::vector<Called> calls{scene};
+  calls.insert(calls.end(), scene.beside.begin(), scene.beside.end());
+  for (const Called& called : calls) {
+    workload::Call call;
+    call.kind = called.kind;
+    call.group = int32_t(builder.program.groups.size());
+    call.bytes = called.bytes;
+    call.peer = 0;
+    builder.program.groups.push_back({"group " + std::to_string(call.group), called.group});
+    const auto shapes = lower::shapes_of(called.group, scene.machine, scene.placement);
+    const int32_t made =
+        builder.call_template(lower::make_call(call, shapes, scene.machine, called.algorithm));
+    const int32_t stream = scene.in_a_row || call.group == 0
+                               ? first_stream
+                               : builder.queue(lower::QueueKind::collective, call.group);
+    builder.call(stream, made, {scenes::after(computed)});
+  }
   return builder.program;
 }
 
