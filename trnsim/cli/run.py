@@ -70,6 +70,7 @@ def run(
         raise CaptureError(f"no script '{script}': give the path of a Python file, or -m MODULE")
     output.check_out(out)
     is_step_mode(collectives)
+    options.let_threads_sleep(mode)
     job = make_job(
         machine, chips=chips, ranks=ranks, ranks_per_chip=ranks_per_chip, overrides=overrides or []
     )
