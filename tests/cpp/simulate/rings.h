@@ -20,10 +20,11 @@ struct Called {
   workload::CallKind kind = workload::CallKind::all_reduce;
   int64_t bytes = 1 << 24;
   std::string algorithm = "ring";
-  workload::RankPattern group = {};  // of rank 0; all that it is moved along to call too
+  workload::RankPattern group = {};  // of the captured rank; all like it call too
 };
 
 struct Scene : Called {
+  int64_t captured = 0;
   machine::Machine machine;
   machine::Placement placement;
   std::vector<Called> beside = {};  // each on a stream of its own
@@ -54,6 +55,7 @@ inline Scene all_of(const machine::Machine& machine, int64_t chips, const std::s
 
 inline lower::Program fluid_program(const Scene& scene) {
   scenes::ProgramBuilder builder;
+  builder.program.rank = scene.captured;
   const int32_t first_stream = builder.queue(lower::QueueKind::collective, 0);
   const int32_t engine = builder.queue(lower::QueueKind::tensor, 0);
   const int32_t computed = builder.task(engine, scene.computes_ps);

@@ -103,6 +103,20 @@ TEST(InSteps, TakesAsLongAsTheFluidWhereNothingDisturbsIt) {
   }
 }
 
+// Peers are told from the captured rank, whichever it is.
+TEST(InSteps, IsTheSameWhicheverRankIsCaptured) {
+  for (auto [what, scene] : undisturbed()) {
+    const auto expected = simulate::simulate_step(stepped(scene), {});
+    std::vector<int64_t> members;
+    for (int64_t i = 0; i < scene.group.size(); ++i) members.push_back(scene.group.rank_at(i));
+    for (const size_t at : {size_t(1), members.size() / 2, members.size() - 1}) {
+      scene.captured = members[at];
+      EXPECT_EQ(simulate::simulate_step(stepped(scene), {}).hash, expected.hash)
+          << what << " from rank " << scene.captured;
+    }
+  }
+}
+
 // A ring, one that stays fluid, rings on other groups: each waits for the one before it.
 TEST(InSteps, KeepsTheOrderOfAStream) {
   Scene scene = all_of(lower::testing::trainium(1), 16, "ring");
