@@ -341,7 +341,7 @@ class InSteps {
     for (const std::string& name : others) names += (names.empty() ? "" : ", ") + name;
     to_.guesses.push_back({"step mode",
                            counted(calls - stepped) + (calls - stepped == 1 ? " stays" : " stay") +
-                               " fluid: " + names,
+                               " fluid (" + names + ")",
                            "only what goes round between fixed neighbours is made of steps"});
   }
 

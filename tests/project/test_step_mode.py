@@ -68,7 +68,7 @@ def test_the_projection_says_what_went_in_steps_and_what_stayed():
     assert "all_reduce in steps on world" in {op.name for op in step.top_ops}
     fluid, step = both_ways(groups_of_a_box(16), "trn2")
     assert guesses(step)["collectives in steps"] == "4 calls"
-    assert guesses(step)["step mode"].startswith("1 call stays fluid: ")
+    assert guesses(step)["step mode"].startswith("1 call stays fluid (")
     assert {"rows along x", "columns along y", "pairs along x"} & set(guesses(step)) == set()
     assert set(step.figures.exposed_by_group_ps) == set(fluid.figures.exposed_by_group_ps)
 

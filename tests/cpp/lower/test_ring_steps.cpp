@@ -169,7 +169,7 @@ TEST(RingSteps, LeavesWhatHasNoFixedNeighboursAndSaysSo) {
     EXPECT_TRUE(messages_of(program).empty());
     EXPECT_TRUE(guessed(program, "collectives in steps").empty());
     EXPECT_EQ(guessed(program, "step mode"),
-              std::vector<std::string>{std::string("1 call stays fluid: ") + name});
+              std::vector<std::string>{std::string("1 call stays fluid (") + name + ")"});
   }
   const Program stepped = in_steps_of(script, trainium(1), 16, "ring");
   EXPECT_EQ(guessed(stepped, "collectives in steps"), std::vector<std::string>{"1 call"});
@@ -197,7 +197,7 @@ TEST(RingSteps, KeepsAGroupWhosePartsAreNotAlike) {
   const Script script = one_call({0, 1, 2, 5}, 1 << 20, CallKind::all_reduce);
   const Program program = in_steps_of(script, hopper(), 8, "rdh");
   EXPECT_TRUE(messages_of(program).empty());
-  EXPECT_EQ(guessed(program, "step mode"), std::vector<std::string>{"1 call stays fluid: rdh"});
+  EXPECT_EQ(guessed(program, "step mode"), std::vector<std::string>{"1 call stays fluid (rdh)"});
 }
 
 }  // namespace
