@@ -8,7 +8,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
-from trnsim.errors import MachineError, TrnSimError, WorkloadError
+from trnsim.errors import LowerError, MachineError, TrnSimError, WorkloadError
 
 if TYPE_CHECKING:
     from trnsim import _core
@@ -66,6 +66,13 @@ def check_asked(error: type[TrnSimError] = WorkloadError, **counts: int | None) 
         most = 2**62 if name in ("tokens_per_step", "samples_per_step") else LARGEST_COUNT
         if count > most:
             raise error(f"{name} {count} is too large: use at most {most}")
+
+
+def is_step_mode(collectives: str | None) -> bool:
+    """Of "fluid" (None) or "step"; raises LowerError for another word."""
+    if collectives not in (None, "fluid", "step"):
+        raise LowerError(f"there are no collectives '{collectives}': use fluid or step")
+    return collectives == "step"
 
 
 def make_job(

@@ -14,6 +14,7 @@ void bind_collective(py::module_& module) {
   py::class_<CollectiveRun>(module, "CollectiveRun")
       .def_readonly("bytes", &CollectiveRun::bytes)
       .def_readonly("algorithm", &CollectiveRun::algorithm)
+      .def_readonly("in_steps", &CollectiveRun::in_steps)
       .def_readonly("time_ps", &CollectiveRun::time_ps)
       .def_readonly("uncontended_ps", &CollectiveRun::uncontended_ps)
       .def_readonly("low_ps", &CollectiveRun::low_ps)
@@ -25,15 +26,15 @@ void bind_collective(py::module_& module) {
       "run_collective",
       [](const std::string& name, const std::vector<int64_t>& sizes,
          const machine::Machine& machine, const machine::Placement& placement,
-         const std::string& algorithm, const std::vector<std::string>& faults, bool interval,
-         const std::shared_ptr<project::Progress>& progress) {
+         const std::string& algorithm, const std::vector<std::string>& faults, bool step_mode,
+         bool interval, const std::shared_ptr<project::Progress>& progress) {
         return project::run_collective(project::parse_collective(name), sizes, machine, placement,
                                        algorithm, project::parse_scenario({}, faults).links,
-                                       interval, progress.get());
+                                       step_mode, interval, progress.get());
       },
       py::arg("name"), py::arg("sizes"), py::arg("machine"), py::arg("placement"),
-      py::arg("algorithm"), py::arg("faults"), py::arg("interval"), py::arg("progress"),
-      py::call_guard<py::gil_scoped_release>());
+      py::arg("algorithm"), py::arg("faults"), py::arg("step_mode"), py::arg("interval"),
+      py::arg("progress"), py::call_guard<py::gil_scoped_release>());
   module.def(
       "bus_factor",
       [](const std::string& name, int64_t ranks) {

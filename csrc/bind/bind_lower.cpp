@@ -169,12 +169,13 @@ void bind_lower(py::module_& module) {
       "lower_step",
       [](const workload::Workload& workload, const workload::Step& step,
          const machine::Machine& machine, const machine::Placement& placement,
-         const std::string& stack, const std::string& algorithm) {
+         const std::string& stack, const std::string& algorithm, bool step_mode) {
         return std::make_shared<Program>(
-            lower_step(workload, step, machine, placement, {stack, algorithm}));
+            lower_step(workload, step, machine, placement, {stack, algorithm, step_mode}));
       },
       py::arg("workload"), py::arg("step"), py::arg("machine"), py::arg("placement"),
-      py::arg("stack") = "", py::arg("algorithm") = "", py::call_guard<py::gil_scoped_release>());
+      py::arg("stack") = "", py::arg("algorithm") = "", py::arg("step_mode") = false,
+      py::call_guard<py::gil_scoped_release>());
   module.def("cost_rules", &rules);
 }
 

@@ -137,7 +137,7 @@ std::shared_ptr<Run> run_project(std::shared_ptr<workload::Workload> workload,
                                  const machine::Machine& machine,
                                  const machine::Placement& placement, int64_t step,
                                  int64_t tokens_per_step, int64_t samples_per_step, int64_t top,
-                                 bool advise, bool interval, bool fold,
+                                 bool advise, bool interval, bool fold, bool step_mode,
                                  const std::vector<std::string>& slow_chips,
                                  const std::vector<std::string>& faults,
                                  std::shared_ptr<Progress> progress, const AllGather& all_gather,
@@ -151,6 +151,7 @@ std::shared_ptr<Run> run_project(std::shared_ptr<workload::Workload> workload,
   options.advise = advise;
   options.interval = interval;
   options.fold = fold;
+  options.step_mode = step_mode;
   options.scenario = project::parse_scenario(slow_chips, faults);
   options.progress = std::move(progress);
   if (all_gather) {
@@ -204,8 +205,8 @@ void bind_project(py::module_& module) {
   module.def("project_step", run_project, py::arg("workload"), py::arg("machine"),
              py::arg("placement"), py::arg("step"), py::arg("tokens_per_step"),
              py::arg("samples_per_step"), py::arg("top"), py::arg("advise"), py::arg("interval"),
-             py::arg("fold"), py::arg("slow_chips"), py::arg("faults"), py::arg("progress"),
-             py::arg("all_gather"), py::arg("process"), py::arg("processes"),
+             py::arg("fold"), py::arg("step_mode"), py::arg("slow_chips"), py::arg("faults"),
+             py::arg("progress"), py::arg("all_gather"), py::arg("process"), py::arg("processes"),
              py::call_guard<py::gil_scoped_release>());
   module.def(
       "check_scenario",

@@ -9,11 +9,14 @@ namespace trnsim::lower {
 
 int32_t Builder::queue(QueueKind kind, int32_t index) {
   const auto [found, added] = queues_.try_emplace({kind, index}, int32_t(program_.queues.size()));
-  if (added) {
-    program_.queues.push_back({kind, index});
-    last_.push_back(-1);
-  }
+  if (added) add_queue({kind, index});
   return found->second;
+}
+
+int32_t Builder::add_queue(Queue queue) {
+  program_.queues.push_back(queue);
+  last_.push_back(-1);
+  return int32_t(program_.queues.size()) - 1;
 }
 
 int32_t Builder::task(TaskKind kind, int32_t queue, int64_t duration_ps, int32_t op,

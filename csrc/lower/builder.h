@@ -17,6 +17,8 @@ class Builder {
   explicit Builder(Program& program) : program_(program) {}
 
   int32_t queue(QueueKind kind, int32_t index);
+  // One of its own, which `queue` never returns.
+  int32_t add_queue(Queue queue);
   // Returns the task's index. Dependences on task -1 are left out; doubles are merged.
   int32_t task(TaskKind kind, int32_t queue, int64_t duration_ps, int32_t op,
                const std::vector<Dep>& deps);

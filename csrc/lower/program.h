@@ -14,6 +14,7 @@
 
 #include <array>
 #include <cstdint>
+#include <optional>
 #include <string>
 #include <vector>
 
@@ -147,6 +148,8 @@ struct CallTemplate {
   std::string algorithm;
   std::vector<PhaseTemplate> phases;
   int64_t record = -1;  // index in the Workload
+  // Of a message that is one step of a collective (ring_steps.h): of which kind.
+  std::optional<workload::CallKind> step_of = {};
 };
 
 struct Guess {
@@ -171,6 +174,8 @@ struct LowerOptions {
   std::string stack;  // "" = the machine's own: graph with fusion (trn), eager (gpu)
   // "" = chosen by size, else forced for all but all-to-all, gather, scatter and messages.
   std::string algorithm;
+  // Collectives as messages between neighbours, where they are made of such (ring_steps.h).
+  bool step_mode = false;
 };
 
 // Lowers records [step.begin, step.end) but those that outside_step marks. Throws LowerError when a

@@ -9,6 +9,7 @@
 #include "lower/collectives.h"
 #include "lower/emit.h"
 #include "lower/plan.h"
+#include "lower/ring_steps.h"
 
 namespace trnsim::lower {
 namespace {
@@ -217,7 +218,7 @@ Program lower_step(const workload::Workload& workload, const workload::Step& ste
   program.peak_dtype = peak_dtype(program);
   add_guesses(program, plan, workload, target, level);
   check_program(program);
-  return program;
+  return options.step_mode ? in_steps(program, machine, placement) : program;
 }
 
 }  // namespace trnsim::lower

@@ -8,6 +8,7 @@
 
 #include "fold/job.h"
 #include "lower/collectives.h"
+#include "lower/ring_steps.h"
 #include "project/variants.h"
 #include "simulate/timeline.h"
 
@@ -90,15 +91,18 @@ std::vector<CollectiveRun> runs_of(const lower::Program& program,
 class Runner {
  public:
   Runner(CallKind kind, const std::vector<int64_t>& sizes, const machine::Placement& placement,
-         const std::string& algorithm, const machine::Conditions& conditions, Progress* progress)
+         const std::string& algorithm, const machine::Conditions& conditions, bool step_mode,
+         Progress* progress)
       : kind_(kind),
         sizes_(sizes),
         placement_(placement),
         algorithm_(algorithm),
         conditions_(conditions),
+        step_mode_(step_mode && kind != CallKind::send),
         progress_(progress) {}
 
   std::vector<CollectiveRun> run(const machine::Machine& machine) {
+    if (step_mode_) return run_in_steps(machine);
     if (kind_ != CallKind::send) {
       CallsOnly calls(machine, placement_, algorithm_);
       for (const int64_t bytes : sizes_) calls.add(kind_, bytes, {lower::QueueKind::collective, 0});
@@ -114,17 +118,54 @@ class Runner {
     return runs;
   }
   // Of one `run`.
-  int64_t simulations() const { return kind_ == CallKind::send ? int64_t(sizes_.size()) : 1; }
+  int64_t simulations() const {
+    return step_mode_ || kind_ == CallKind::send ? int64_t(sizes_.size()) : 1;
+  }
 
  private:
+  std::shared_ptr<const fold::System> folded(const fold::Job& job) {
+    if (!mould_ || !mould_->fits(job)) mould_.emplace(job);
+    return mould_->cast(job).system;
+  }
+
   std::vector<CollectiveRun> simulated(const machine::Machine& machine,
                                        const std::shared_ptr<const lower::Program>& program) {
     const auto topology = machine::make_topology(machine, placement_.chips, conditions_);
     const fold::Job job = fold::one_role(program, machine, *topology, placement_, placement_.ranks);
-    if (!mould_ || !mould_->fits(job)) mould_.emplace(job);
-    const auto timeline = simulate::simulate_step(mould_->cast(job).system, {});
+    const auto timeline = simulate::simulate_step(folded(job), {});
     if (progress_) ++progress_->done;
     return runs_of(*program, timeline);
+  }
+
+  // One size at a time: members end at times of their own, so calls in a row would overlap.
+  std::vector<CollectiveRun> run_in_steps(const machine::Machine& machine) {
+    const auto topology = machine::make_topology(machine, placement_.chips, conditions_);
+    std::vector<CollectiveRun> runs;
+    for (const int64_t bytes : sizes_) {
+      CallsOnly calls(machine, placement_, algorithm_);
+      calls.add(kind_, bytes, {lower::QueueKind::collective, 0});
+      fold::Job job =
+          fold::one_role(calls.done(), machine, *topology, placement_, placement_.ranks);
+      const std::shared_ptr<const lower::Program> program = job.roles[0].program;
+      const lower::CallTemplate& call = program->calls[0];
+      CollectiveRun& run = runs.emplace_back(CollectiveRun{bytes, call.algorithm});
+      auto system = folded(job);
+      for (const auto& of_call : system->plan) {
+        run.uncontended_ps =
+            std::max(run.uncontended_ps, uncontended_ps(*system, call, of_call[0]));
+      }
+      const auto stepped =
+          std::make_shared<const lower::Program>(lower::in_steps(*program, machine, placement_));
+      run.in_steps = stepped->calls[0].step_of.has_value();
+      if (run.in_steps) {
+        job.roles[0].program = stepped;
+        system = std::make_shared<const fold::System>(fold::make_system(job));
+      }
+      run.time_ps = simulate::simulate_step(system, {}).makespan_ps;
+      run.uncontended_ps = std::min(run.uncontended_ps, run.time_ps);  // hops that nobody waits for
+      if (progress_) ++progress_->done;
+    }
+    return runs;
   }
 
   CallKind kind_;
@@ -132,6 +173,7 @@ class Runner {
   const machine::Placement& placement_;
   const std::string& algorithm_;
   const machine::Conditions conditions_;
+  const bool step_mode_;
   Progress* progress_;
   std::optional<fold::Mould> mould_;
 };
@@ -169,8 +211,8 @@ std::vector<CollectiveRun> run_collective(CallKind kind, const std::vector<int64
                                           const machine::Machine& machine,
                                           const machine::Placement& placement,
                                           const std::string& algorithm,
-                                          const std::vector<TimedLinkFault>& faults, bool interval,
-                                          Progress* progress) {
+                                          const std::vector<TimedLinkFault>& faults, bool step_mode,
+                                          bool interval, Progress* progress) {
   TRN_CHECK(algorithm.empty() || lower::has_algorithms(kind), lower,
             std::string(collective_name(kind)) + " has one algorithm only",
             "leave out the algorithm");
@@ -185,7 +227,8 @@ std::vector<CollectiveRun> run_collective(CallKind kind, const std::vector<int64
   std::vector<InputGroup> groups;
   if (interval) groups = input_groups(machine);
   std::erase_if(groups, [](const InputGroup& group) { return !moves_transfers(group); });
-  Runner runner(kind, sizes, placement, algorithm, conditions_of({{}, faults}), progress);
+  Runner runner(kind, sizes, placement, algorithm, conditions_of({{}, faults}), step_mode,
+                progress);
   if (progress) progress->total = runner.simulations() * (1 + 2 * int64_t(groups.size()));
   std::vector<CollectiveRun> runs = runner.run(machine);
   std::vector<std::vector<int64_t>> faster(sizes.size()), slower(sizes.size());

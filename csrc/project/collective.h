@@ -17,6 +17,7 @@ namespace trnsim::project {
 struct CollectiveRun {
   int64_t bytes = 0;  // as workload::Call
   std::string algorithm;
+  bool in_steps = false;  // simulated as messages, as lower/ring_steps.h says
   int64_t time_ps = 0;
   // The same latencies, and every transfer as if it had its links for itself: the slowest link of
   // each phase at the bytes of one send. What is between the two is lost to contention.
@@ -32,11 +33,13 @@ const char* collective_name(workload::CallKind kind);
 // A call of `kind` over all ranks for each size, in order; rank 0 is the root. algorithm: "" to
 // choose by size. Throws LowerError when the algorithm does not suit. faults: links that are slow
 // or dead from the start; ProjectError for one that has a time, for no call would say when it
-// starts. Without `interval`, low and high are the time.
+// starts. Without `interval`, low and high are the time. In step mode the time is that of the last
+// member, and what is lost to contention is told against the fluid phases.
 std::vector<CollectiveRun> run_collective(
     workload::CallKind kind, const std::vector<int64_t>& sizes, const machine::Machine& machine,
     const machine::Placement& placement, const std::string& algorithm,
-    const std::vector<TimedLinkFault>& faults, bool interval = true, Progress* progress = nullptr);
+    const std::vector<TimedLinkFault>& faults, bool step_mode = false, bool interval = true,
+    Progress* progress = nullptr);
 
 // Bus bandwidth over algorithm bandwidth, as nccl-tests define it, for `ranks` ranks.
 Rational bus_factor(workload::CallKind kind, int64_t ranks);

@@ -38,7 +38,8 @@ Case make_case(std::shared_ptr<const workload::Workload> workload, const Project
             "run the script again with --chips " + std::to_string(result.placement.chips));
   result.used_ranks = is_distributed ? result.placement.ranks : 1;
   result.step = workload::choose_step(workload::find_steps(of), options.step);
-  result.fold = options.fold;
+  result.step_mode = options.step_mode;
+  result.fold = options.fold && !options.step_mode;
   result.scenario = options.scenario;
   return result;
 }

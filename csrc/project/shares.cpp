@@ -173,7 +173,8 @@ std::vector<OpShare> rank_ops(const lower::Program& program, const workload::Wor
   std::map<std::string, OpShare> calls;
   for (size_t i = 0; i < program.calls.size(); ++i) {
     const lower::CallTemplate& call = program.calls[i];
-    OpShare& row = calls[std::string(workload::call_kind_name(call.kind)) + " on " +
+    const std::string kind = workload::call_kind_name(call.step_of.value_or(call.kind));
+    OpShare& row = calls[kind + (call.step_of ? " in steps on " : " on ") +
                          group_name(program.groups[size_t(call.group)])];
     row.count += attribution.call_count[i];
     row.time_ps += attribution.call_ps[i];

@@ -236,11 +236,13 @@ void Sweep::add_call(int64_t rank, int32_t task, std::vector<Wait>& waits) const
   // A group of one has no call: it waits for nobody.
   const int64_t last =
       found == start_of_call_.end() ? arrival : std::clamp(found->second, arrival, end);
-  Activity late = Activity::communication;
-  if (fold::is_message(call.kind)) {
-    late = Activity::bubble;
-  } else if (communicator >= 0 && is_disturbed_[size_t(communicator)]) {
-    late = Activity::stall;
+  // A step of a collective waits as the collective would.
+  Activity late = Activity::bubble;
+  if (!fold::is_message(call.kind) || call.step_of) {
+    const fold::Rank& at = timeline_.system->ranks[size_t(rank)];
+    const int32_t group = at.communicator_of_slot[size_t(call.group)];
+    const bool is_disturbed = group >= 0 && is_disturbed_[size_t(group)];
+    late = is_disturbed ? Activity::stall : Activity::communication;
   }
   if (last > arrival) waits.push_back({arrival, last, task, late});
   if (end > last) waits.push_back({last, end, task, Activity::communication});

@@ -8,7 +8,8 @@
 //   order
 //                  (later ones run ahead: they prefetch)
 //   host           what the rank waits for is being launched
-//   bubble         it waits for a message that is not yet sent, or is done with the step
+//   bubble         it waits for a message that is not yet sent, or is done with the step; a message
+//                  that is a step of a collective counts as the collective
 //   communication  it waits for a transfer, or for a late member of a collective
 //   stall          as communication, where the late member runs at another speed (jitter, a fault)
 //   latency        nothing runs and nothing is waited for but a lag (fill or drain): counts as

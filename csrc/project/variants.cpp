@@ -28,7 +28,7 @@ simulate::Timeline simulate_folded(const fold::Cohorts& cohorts, const fold::Job
 Simulated simulate_case(const Case& of, const machine::Machine& machine) {
   Simulated result;
   result.program = std::make_shared<const lower::Program>(
-      lower::lower_step(*of.workload, of.step, machine, of.placement, {}));
+      lower::lower_step(*of.workload, of.step, machine, of.placement, {"", "", of.step_mode}));
   const auto topology =
       machine::make_topology(machine, of.placement.chips, conditions_of(of.scenario));
   fold::Job job = fold::one_role(result.program, machine, *topology, of.placement, of.used_ranks);

@@ -21,7 +21,7 @@ struct Case {
   workload::Step step;
   machine::Placement placement;
   int64_t used_ranks = 1;
-  bool fold = true;
+  bool fold = true, step_mode = false;
   Scenario scenario = {};
   std::shared_ptr<const fold::Mould> mould = nullptr;  // used where it fits
 };

@@ -164,3 +164,27 @@ def test_python_returns_an_object():
             raise AssertionError("no sizes were taken")
     """)
     assert done.returncode == 0, done.stderr
+
+
+@pytest.mark.parametrize(
+    ("machine", "ranks", "algorithm"), [("trn2", 16, "ring"), ("trn2", 16, "axis_rings"),
+                                        ("h100", 8, "ring"), ("h100", 6, "rdh")]
+)  # fmt: skip
+def test_steps_take_as_long_as_the_fluid(machine, ranks, algorithm):
+    ask = ["all_reduce", "--machine", machine, "--ranks", ranks, "-b", "64K", "-e", "64M", "-f", 32,
+           "--algorithm", algorithm]  # fmt: skip
+    fluid, step = (collective(*ask, "--collectives", way)["rows"] for way in ("fluid", "step"))
+    for a, b in zip(fluid, step, strict=True):
+        assert 0 <= b["time_us"] - a["time_us"] <= 2 * ranks / 1e6 + 1e-9
+        assert b["contention_loss"] == pytest.approx(a["contention_loss"], abs=1e-6)
+        assert (a["in_steps"], b["in_steps"]) == (False, True)
+        assert a["algorithm"] == b["algorithm"] == algorithm
+
+
+def test_what_has_no_steps_stays_fluid():
+    ask = ["all_reduce", "--machine", "trn2", "--ranks", 16, "-b", "64K", "--algorithm", "mesh"]
+    fluid, step = (collective(*ask, "--collectives", way)["rows"] for way in ("fluid", "step"))
+    assert fluid == step
+    wrong = trnsim("collective", *ask, "--collectives", "both")
+    assert wrong.returncode == 2
+    assert wrong.stderr == "trnsim: there are no collectives 'both': use fluid or step\n"

@@ -214,6 +214,21 @@ def test_faults_are_reported_and_kept_in_the_run_file(tmp_path):
     assert wrong.returncode == 2 and len(wrong.stderr.strip().splitlines()) == 1
 
 
+def test_collectives_in_steps_are_kept_in_the_run_file(tmp_path):
+    script, out = write(tmp_path, TRAIN), tmp_path / "out"
+    done = trnsim("run", "--collectives", "step", "--out", out, "--json", script)
+    assert done.returncode == 0, done.stderr
+    assert load_run(out / "train.trnsim").manifest["options"]["collectives"] == "step"
+    again = trnsim("project", "--out", tmp_path / "again", "--json", out / "train.trnsim")
+    assert json.loads(again.stdout) == json.loads(done.stdout)
+    kept = load_run(tmp_path / "again" / "train.trnsim").manifest
+    assert kept["options"]["collectives"] == "step"
+    for verb, file in (("run", script), ("project", out / "train.trnsim")):
+        wrong = trnsim(verb, "--collectives", "both", file)
+        assert wrong.returncode == 2 and not wrong.stdout
+        assert wrong.stderr == "trnsim: there are no collectives 'both': use fluid or step\n"
+
+
 def test_what_project_is_not_told_is_as_in_the_run(tmp_path):
     script, out = write(tmp_path, TRAIN), tmp_path / "out"
     options = ["--step", 0, "--tokens-per-step", 1000, "--chips", 2, "--ranks-per-chip", 4]

@@ -46,6 +46,7 @@ def collective(
         str,
         typer.Option(metavar="A", help="Force an algorithm; one that does not suit lists those."),
     ] = "",
+    collectives: options.Collectives = None,
     overrides: options.Overrides = None,
     faults: Annotated[
         list[str] | None,
@@ -70,7 +71,7 @@ def collective(
     sizes = _sizes(first or last or DEFAULT, last or first or DEFAULT, factor)
     done = trnsim.collective(
         op, machine, sizes=sizes, ranks=ranks, ranks_per_chip=ranks_per_chip, algorithm=algorithm,
-        overrides=overrides or [], faults=faults or [],
+        overrides=overrides or [], faults=faults or [], collectives=collectives or "fluid",
     )  # fmt: skip
     if as_json:
         from dataclasses import asdict

@@ -71,6 +71,14 @@ NoFold = Annotated[
     bool,
     typer.Option("--no-fold", help="Simulate every rank, alike or not; the same result, slower."),
 ]
+Collectives = Annotated[
+    str | None,
+    typer.Option(
+        metavar="fluid|step",
+        help="fluid (the default): a collective's phases are flows over all of its links at once; "
+        "step: rings and halvings are messages between neighbours, and every rank is simulated.",
+    ),
+]
 SlowChips = Annotated[
     list[str] | None,
     typer.Option(

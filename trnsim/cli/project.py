@@ -52,6 +52,7 @@ def project(
     tokens_per_step: options.TokensPerStep = None,
     samples_per_step: options.SamplesPerStep = None,
     no_fold: options.NoFold = False,
+    collectives: options.Collectives = None,
     slow_chips: options.SlowChips = None,
     faults: options.Faults = None,
     out: options.Out = None,
@@ -73,20 +74,11 @@ def project(
     speaks = group is None or group.rank() == 0
     document = output.claim_json(as_json and speaks)
     projection = trnsim.project(
-        loaded,
-        machine,
-        chips=chips,
-        ranks_per_chip=ranks_per_chip,
-        overrides=overrides or [],
-        step=step,
-        tokens_per_step=tokens_per_step,
-        samples_per_step=samples_per_step,
-        top=top,
-        fold=not no_fold,
-        slow_chips=slow_chips or (),
-        faults=faults or (),
-        group=group,
-    )
+        loaded, machine, chips=chips, ranks_per_chip=ranks_per_chip, overrides=overrides or [],
+        step=step, tokens_per_step=tokens_per_step, samples_per_step=samples_per_step, top=top,
+        fold=not no_fold, collectives=collectives, slow_chips=slow_chips or (),
+        faults=faults or (), group=group,
+    )  # fmt: skip
     if not speaks:
         return
     if out is not None:

@@ -54,6 +54,7 @@ def run(
         bool, typer.Option("--no-oom", help="Report too little memory instead of raising.")
     ] = False,
     no_fold: options.NoFold = False,
+    collectives: options.Collectives = None,
     slow_chips: options.SlowChips = None,
     faults: options.Faults = None,
     out: options.Out = None,
@@ -64,10 +65,11 @@ def run(
     The script gets the device "trn" and torchrun's variables; it runs once, as rank 0. Its prints,
     exceptions and exit code are its own.
     """
-    from trnsim.job import make_job
+    from trnsim.job import is_step_mode, make_job
 
     _check_script(script, is_module)
     output.check_out(out)
+    is_step_mode(collectives)
     options.let_threads_sleep(mode)
     job = make_job(
         machine, chips=chips, ranks=ranks, ranks_per_chip=ranks_per_chip, overrides=overrides or []
@@ -82,16 +84,10 @@ def run(
         print(ended, file=sys.stderr)
         raise typer.Exit(captured.exit_code)
     projection = _project(
-        captured.workload,
-        job,
-        step=step,
-        top=top,
-        tokens_per_step=tokens_per_step,
-        samples_per_step=samples_per_step,
-        fold=not no_fold,
-        slow_chips=slow_chips or [],
-        faults=faults or [],
-    )
+        captured.workload, job, step=step, top=top, tokens_per_step=tokens_per_step,
+        samples_per_step=samples_per_step, fold=not no_fold, collectives=collectives,
+        slow_chips=slow_chips or [], faults=faults or [],
+    )  # fmt: skip
     if out is not None:
         name = script.rpartition(".")[2] if is_module else Path(script).stem
         command = [*(["-m"] if is_module else []), script, *(arguments or [])]

@@ -20,6 +20,7 @@ def lower_step(
     *,
     stack: str = "",
     algorithm: str = "",
+    collectives: str = "fluid",
 ) -> _core.Program:
     """Lowers one step of a Workload for a machine.
 
@@ -32,16 +33,20 @@ def lower_step(
         algorithm: forces one algorithm on every collective but all-to-all, gather and scatter;
             "" chooses by size, as the machine's library does. csrc/lower/README.md lists them, and
             the error of one that does not suit a group says which do.
+        collectives: "fluid", or "step": rings and halvings as messages between neighbours.
 
     Returns:
         A Program: `.ops`, `.calls`, `.tasks` (durations in ps), `.coverage()`, and text by `str`.
 
     Raises:
-        LowerError: a group does not fit the placement, or a stack or algorithm is not known.
+        LowerError: a group does not fit the placement, or a stack, an algorithm or a word for
+            collectives is not known.
     """
     from trnsim import _core
+    from trnsim.job import is_step_mode
 
-    return _core.lower_step(workload, step, machine, placement, stack, algorithm)
+    step_mode = is_step_mode(collectives)
+    return _core.lower_step(workload, step, machine, placement, stack, algorithm, step_mode)
 
 
 def rules() -> list[dict[str, str]]:

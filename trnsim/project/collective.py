@@ -24,6 +24,7 @@ class CollectiveRow:
         time_us: from the last arrival to the end.
         algbw_GBps, busbw_GBps: size over time, and times the factor of nccl-tests (1 GB = 1e9 B).
         algorithm: what was chosen, or forced.
+        in_steps: it was simulated as messages between neighbours.
         contention_loss: the share of the time that would not be there if every transfer had its
             links for itself.
         time_interval_us: lowest and highest, by the confidence of the machine's figures.
@@ -36,6 +37,7 @@ class CollectiveRow:
     algorithm: str
     contention_loss: float
     time_interval_us: tuple[float, float]
+    in_steps: bool = False
 
 
 @dataclass(frozen=True)
@@ -69,7 +71,8 @@ def cells_of(done: Collective) -> list[list[str]]:
     return [
         [
             str(row.size_bytes), str(row.size_bytes), "uint8", f"{row.time_us:.2f}",
-            f"{row.algbw_GBps:.2f}", f"{row.busbw_GBps:.2f}", row.algorithm,
+            f"{row.algbw_GBps:.2f}", f"{row.busbw_GBps:.2f}",
+            row.algorithm + (" in steps" if row.in_steps else ""),
             f"{100 * row.contention_loss:.1f} %",
             "{:.2f} to {:.2f}".format(*row.time_interval_us),
         ]
@@ -88,6 +91,7 @@ def collective(
     algorithm: str = "",
     overrides: Iterable[str] | Mapping[str, Any] = (),
     faults: Iterable[str] = (),
+    collectives: str = "fluid",
     interval: bool = True,
 ) -> Collective:
     """Simulates one collective over all ranks of a machine, alone, at each size.
@@ -103,6 +107,8 @@ def collective(
         overrides: figures of the machine to change, as "key=value" or a mapping.
         faults: "x+ 0>1=0" for a dead link, "nic up 5=0.5" for half of its bandwidth, as of
             trnsim.project, but always from the start.
+        collectives: "fluid", or "step": rings and halvings as messages between neighbours; other
+            algorithms stay as they are. The time is that of the last rank.
         interval: simulate again with the machine's figures at their bounds.
 
     Raises:
@@ -110,24 +116,26 @@ def collective(
             have, or faults that cut it apart.
         ProjectError: a fault that cannot be read, or that begins later.
         LowerError: an unknown op, or an algorithm that does not suit (the message lists those that
-            do), or a single rank.
+            do), or a single rank, or another word for collectives.
     """
     from trnsim import _core
-    from trnsim.job import make_job
+    from trnsim.job import is_step_mode, make_job
     from trnsim.project.progress import watch
 
     asked = list(sizes)
     if not asked or min(asked) < 1:
         raise WorkloadError("a collective needs sizes of 1 byte or more: give at least one")
     name = _core.collective_name(op)
+    step_mode = is_step_mode(collectives)
     job = make_job(
         machine, chips=chips, ranks=ranks, ranks_per_chip=ranks_per_chip, overrides=overrides
     )
     counter = _core.ProjectProgress()
     with watch(counter, "simulating"):
         runs = _core.run_collective(
-            name, asked, job.machine, job.placement, algorithm, list(faults), interval, counter
-        )
+            name, asked, job.machine, job.placement, algorithm, list(faults), step_mode, interval,
+            counter,
+        )  # fmt: skip
     numerator, denominator = _core.bus_factor(name, job.placement.ranks)
     rows = tuple(_row(run, numerator / denominator) for run in runs)
     place = job.placement
@@ -139,5 +147,5 @@ def _row(run: _core.CollectiveRun, bus_factor: float) -> CollectiveRow:
     loss = 1 - run.uncontended_ps / run.time_ps
     return CollectiveRow(
         run.bytes, run.time_ps / 1e6, algbw, algbw * bus_factor, run.algorithm, loss,
-        (run.low_ps / 1e6, run.high_ps / 1e6),
+        (run.low_ps / 1e6, run.high_ps / 1e6), run.in_steps,
     )  # fmt: skip

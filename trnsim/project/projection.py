@@ -204,6 +204,7 @@ def project(
     advise: bool = True,
     interval: bool = True,
     fold: bool = True,
+    collectives: str | None = None,
     slow_chips: Iterable[str] = (),
     faults: Iterable[str] = (),
     group: ProcessGroup | None = None,
@@ -226,6 +227,7 @@ def project(
         advise: simulate the step again with one thing doubled or free at a time.
         interval: simulate the step again with the machine's figures at their bounds.
         fold: simulate ranks that behave the same as one; False: each, with the same result.
+        collectives: "fluid", or "step": rings and halvings as messages between neighbours.
         slow_chips: "17=1.25@3ms" for chip 17 computing 1.25 times as long, from 3 ms on.
         faults: "x+ 0>1=0" for a dead link, "nic up 5=0.5@10ms" for half of its bandwidth from
             10 ms on; "chip 5" or "tor 3" stand for all links of a node. Links that are dead from
@@ -237,7 +239,7 @@ def project(
             link that it does not have, or faults that cut it apart.
         WorkloadError: no such run file, no step to measure, no such step, or a negative count.
         ProjectError: the script ran as another number of ranks than the chips hold.
-        LowerError, SimulateError: the step cannot be run on this machine.
+        LowerError, SimulateError: the step cannot be run on this machine, or in this way.
     """
     from trnsim import _core
     from trnsim import workload as workloads
@@ -245,7 +247,7 @@ def project(
 
     asked: dict[str, Any] = {
         "step": step, "tokens_per_step": tokens_per_step, "samples_per_step": samples_per_step,
-        "slow_chips": list(slow_chips), "faults": list(faults),
+        "collectives": collectives, "slow_chips": list(slow_chips), "faults": list(faults),
     }  # fmt: skip
     counts = {"chips": chips, "ranks": ranks, "ranks_per_chip": ranks_per_chip}
     check_asked(top=top, **{name: asked[name] for name in _NUMBERS})
@@ -254,8 +256,6 @@ def project(
         _fill_from(run, machine is None, asked, counts)
         workload, machine = run.workload, machine or _machine_of(run)
     machine = machine or "trn2"
-    if counts["chips"] is None and counts["ranks"] is None:
-        counts["ranks"] = workload.world_size
     job = _job_of(workload, machine, overrides, **counts)
     options = {"top": top, "advise": advise, "interval": interval, "fold": fold}
     return _project(workload, job, asked, group, **options)
@@ -267,7 +267,7 @@ def _fill_from(
     """Puts what the run was asked for where nobody asks for something else. On another machine its
     ranks per chip, slow chips and faults are left out."""
     saved = run.manifest["options"]
-    kept = ["step", "tokens_per_step", "samples_per_step"]
+    kept = ["step", "tokens_per_step", "samples_per_step", "collectives"]
     if same_machine:
         kept += ["slow_chips", "faults"]
         if counts["ranks_per_chip"] is None:
@@ -304,6 +304,8 @@ def _job_of(
     from trnsim.job import make_job
 
     world = workload.world_size
+    if counts["chips"] is None and counts["ranks"] is None:
+        counts["ranks"] = world
     if not isinstance(machine, _core.Machine):
         machine = make_job(os.fspath(machine), overrides=overrides).machine
         overrides = ()
@@ -347,10 +349,12 @@ def _project(
     **options: Any,
 ) -> Projection:
     from trnsim import _core
+    from trnsim.job import is_step_mode
     from trnsim.project.progress import watch
     from trnsim.simulate.processes import AllGather
 
     counter = _core.ProjectProgress()
+    given = {key: value for key, value in asked.items() if key != "collectives"}
     counts = {name: -1 if asked[name] is None else asked[name] for name in _NUMBERS}
     with watch(counter, "simulating"):
         run = _core.project_step(
@@ -361,6 +365,7 @@ def _project(
             all_gather=None if group is None else AllGather(group),
             process=0 if group is None else group.rank(),
             processes=1 if group is None else group.size(),
-            **{**asked, **counts, **options},
+            step_mode=is_step_mode(asked["collectives"]),
+            **{**given, **counts, **options},
         )
     return Projection(run, asked)

@@ -34,10 +34,11 @@ class Simulation:
         top: int = 10,
         no_oom: bool = False,
         fold: bool = True,
+        collectives: str = "fluid",
     ) -> None:
         self.job = job
         self._mode, self._step, self._top, self._no_oom = mode, step, top, no_oom
-        self._fold = fold
+        self._fold, self._collectives = fold, collectives
         self._workload: _core.Workload | None = None
         self._projection: Any = None
 
@@ -84,6 +85,7 @@ class Simulation:
                 step=self._step,
                 top=self._top,
                 fold=self._fold,
+                collectives=self._collectives,
             )
         return self._projection
 
@@ -109,6 +111,7 @@ def simulate(
     no_oom: bool = False,
     overrides: Iterable[str] | Mapping[str, Any] = (),
     fold: bool = True,
+    collectives: str = "fluid",
 ) -> Simulation:
     """A context in which ops on `torch.device("trn")` are recorded and then projected.
 
@@ -127,16 +130,21 @@ def simulate(
         overrides: figures of the machine to change, as "key=value" or a mapping.
         fold: simulate ranks that behave the same as one; False simulates each, with the same
             result.
+        collectives: "fluid" or "step", as of `trnsim.project`.
 
     Raises:
         MachineError: an unknown machine, contradictory counts, or counts that it cannot hold.
         WorkloadError: a negative step or top.
+        LowerError: another word for collectives.
         CaptureError: on entering, when another capture is running.
     """
-    from trnsim.job import check_asked, make_job
+    from trnsim.job import check_asked, is_step_mode, make_job
 
     check_asked(step=step, top=top)
+    is_step_mode(collectives)
     job = make_job(
         machine, chips=chips, ranks=ranks, ranks_per_chip=ranks_per_chip, overrides=overrides
     )
-    return Simulation(job, mode=mode, step=step, top=top, no_oom=no_oom, fold=fold)
+    return Simulation(
+        job, mode=mode, step=step, top=top, no_oom=no_oom, fold=fold, collectives=collectives
+    )
