@@ -7,7 +7,7 @@
 // A lane runs ahead of network time at the speed that it has, to the first call that the network
 // has not heard of. What it finds there is provisional, and so is the time of that call: the
 // network hears of it at that time, no earlier. When the speed changes, whatever ends later is
-// taken back and found again. So network time stops at calls and flows alone, not at every task.
+// taken back and found again. So network time stops at calls and flows, not at every task.
 // Every start and end is kept in memory, whether it is asked for or not: 16 bytes a task and rank.
 #pragma once
 

@@ -7,7 +7,9 @@
 //
 // posted     the last call of a queue that the network has heard of; another that has started is
 //            provisional, and its start is when the network will hear of it
-// horizon    the earliest such start: what would start later waits for the next run
+// horizon    the earliest such start: what would start later waits for the next run. Also where a
+//            lane has run ahead by as many tasks as it may: few after a change of speed, since
+//            another may take them back, and twice as many each time that they were not
 // cut        the task of a queue that ran when the speed changed last, with what was left of it
 //            then. Every other task has had one speed from its start.
 //
@@ -21,6 +23,7 @@
 namespace trnsim::simulate::TRNSIM_BULK_TARGET {
 
 inline constexpr int64_t kNoTime = 0x7fffffffffffffff;
+inline constexpr int32_t kFewAhead = 4, kManyAhead = 1 << 20;
 
 // free_ps, base_ps and hashes of BulkView are not used.
 struct TimedView : BulkView {
@@ -34,6 +37,7 @@ struct TimedView : BulkView {
   int64_t* work_ps = nullptr;   // [queue][lane] this was left
   int32_t* posted = nullptr;    // [call queue][lane] a call, or kNone
   uint8_t* is_slow = nullptr;   // [lane]
+  int32_t* ahead = nullptr;     // [lane] tasks that it may run ahead
   int64_t* next_ps = nullptr;   // [lane] the horizon
 };
 
@@ -41,6 +45,7 @@ struct TimedLane : Advance<1> {
   const TimedView& timed;
   int64_t own;  // in arrays of lanes
   int64_t now_ps, horizon_ps = kNoTime;
+  int32_t left = 0;  // of `ahead`
 
   TRN_HOST_DEVICE TimedLane(const TimedView& of, int32_t index, int64_t now)
       : Advance<1>(of, index / kTileLanes, index % kTileLanes),
@@ -51,6 +56,7 @@ struct TimedLane : Advance<1> {
   // Everything up to now_ps, and ahead to the horizon.
   TRN_HOST_DEVICE void advance() {
     horizon_ps = kNoTime;
+    left = timed.ahead[own];
     for (int32_t queue = 0; queue < role.queue_count; ++queue) {
       const int64_t at = at_queue(queue);
       const int32_t head = view.heads[at];
@@ -64,12 +70,14 @@ struct TimedLane : Advance<1> {
       task = next_open(task + 1);
     }
     timed.next_ps[own] = horizon_ps;
+    if (left < 0 && timed.ahead[own] < kManyAhead) timed.ahead[own] *= 2;
   }
 
   // From now_ps on, which the lane has reached, at the other speed.
   TRN_HOST_DEVICE void change_speed(bool is_slow) {
     for (int32_t queue = 0; queue < role.queue_count; ++queue) take_back(queue);
     timed.is_slow[own] = is_slow;
+    timed.ahead[own] = kFewAhead;
     advance();
   }
 
@@ -125,6 +133,7 @@ struct TimedLane : Advance<1> {
       wait_for(dep, time);
     }
     if (time[0] > horizon_ps) return false;
+    if (time[0] > now_ps && --left < 0) horizon_ps = time[0];
     *slot(task.start_slot) = time[0];
     view.started[at] = 1;
     if (task.is_call) post(index, queue, time[0]);

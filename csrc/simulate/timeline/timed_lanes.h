@@ -177,6 +177,7 @@ class TimedLanes final : public Lanes {
     work_ps_.assign(queues, 0);
     times_ps_.assign(size_t(tiling_.slot_size), 0);
     is_slow_.assign(lanes, 0);
+    ahead_.assign(lanes, kFewAhead);
     ended_.assign(lanes, 0);
     posted_.assign(calls, kNone);
     arrived_.assign(calls, kNone);
@@ -211,6 +212,7 @@ class TimedLanes final : public Lanes {
     view.work_ps = raw(work_ps_);
     view.posted = raw(posted_);
     view.is_slow = raw(is_slow_);
+    view.ahead = raw(ahead_);
     view.arrived = arrived_.data();
     view.arrival_ps = arrival_ps_.data();
     view.release_ps = release_ps_.data();
@@ -273,7 +275,7 @@ class TimedLanes final : public Lanes {
   Device<DepRow> deps_;
   Device<Tile> tiles_;
   Device<int32_t> call_queues_, factors_, first_change_, change_factors_, previous_, last_, speeds_;
-  Device<int32_t> heads_, keys_, cut_, posted_;
+  Device<int32_t> heads_, keys_, cut_, posted_, ahead_;
   Device<uint8_t> started_, is_slow_;
   Device<int64_t> change_ps_, begin_ps_, since_ps_, work_ps_, times_ps_, ended_;
   Shared<int32_t> due_, arrived_;
