@@ -79,7 +79,8 @@ Step::Step(std::shared_ptr<const fold::System> system, const SimulateOptions& op
       options_(options),
       table_(*system_),
       transfers_(*system_, make_solver(*system_, options), options.certify),
-      instances_(size_t(table_.instance_count())) {
+      instances_(size_t(table_.instance_count())),
+      alone_ps_(system_->variables.size(), -1) {
   for (int64_t index = 0; index < table_.instance_count(); ++index) {
     const auto& on = system_->communicators[size_t(table_.communicator_of(index))];
     instances_[size_t(index)].missing = int32_t(on.members.size());
@@ -145,7 +146,7 @@ bool Step::settle_here(int64_t now_ps) {
 }
 
 // Whether no other process needs to hear of the call.
-bool Step::is_met_here(int64_t index) const {
+bool Step::is_met_here(int64_t index) {
   if (options_.exchange == nullptr) return true;
   const auto& members = system_->communicators[size_t(table_.communicator_of(index))].members;
   const bool is_ours = std::all_of(members.begin(), members.end(), [&](int32_t rank) {
@@ -200,23 +201,33 @@ void Step::take_arrivals(int64_t now_ps) {
   if (index >= 0) instances_[size_t(index)] = instance;
 }
 
-bool Step::ends_inside_lane(const std::vector<int32_t>& phases) const {
-  return std::all_of(phases.begin(), phases.end(), [&](int32_t index) {
-    const fold::Variable& variable = system_->variables[size_t(index)];
-    if (variable.bytes == 0) return true;
-    return options_.use_private && variable.is_private && !interference_ &&
-           undisturbed_rate(*system_, variable) > 0;
-  });
+// How long the phase takes where nobody else uses its links; kNever where that is not known.
+int64_t Step::alone_ps(int32_t index) {
+  int64_t& kept = alone_ps_[size_t(index)];
+  if (kept >= 0) return kept;
+  const fold::Variable& variable = system_->variables[size_t(index)];
+  const bool is_alone =
+      variable.bytes == 0 || (options_.use_private && variable.is_private && !interference_);
+  return kept = is_alone ? undisturbed_ps(*system_, variable) : kNever;
+}
+
+bool Step::ends_inside_lane(const std::vector<int32_t>& phases) {
+  return std::all_of(phases.begin(), phases.end(),
+                     [&](int32_t index) { return alone_ps(index) != kNever; });
 }
 
 void Step::begin(int64_t index) {
   const Instance& instance = instances_[size_t(index)];
   const std::vector<int32_t>& phases = table_.phases_of(index);
-  if (ends_inside_lane(phases)) {
-    end(index, instance.ready_ps + undisturbed_ps(*system_, phases));
-  } else {
+  if (!ends_inside_lane(phases)) {
     transfers_.begin(index, phases, instance.ready_ps);
+    return;
   }
+  int64_t end_ps = instance.ready_ps;
+  for (const int32_t phase : phases) {
+    end_ps = std::min(end_ps + alone_ps(phase), instance.ready_ps + fold::kLongestPs);
+  }
+  end(index, end_ps);
 }
 
 void Step::end(int64_t index, int64_t end_ps) {
@@ -267,8 +278,12 @@ void Step::write_calls(Timeline& timeline) {
     span.start_ps = instance.ready_ps;
     span.end_ps = instance.end_ps;
     PhaseTimes times = transfers_.take_times(int64_t(index));
-    if (times.entry_ps.empty()) {
-      times = undisturbed_times(*system_, table_.phases_of(int64_t(index)), span.start_ps);
+    if (times.entry_ps.empty()) {  // it ended inside the lane
+      int64_t now_ps = span.start_ps;
+      for (const int32_t phase : table_.phases_of(int64_t(index))) {
+        times.entry_ps.push_back(now_ps + system_->variables[size_t(phase)].latency_ps);
+        times.end_ps.push_back(now_ps += alone_ps(phase));
+      }
     }
     span.entry_ps = std::move(times.entry_ps);
     span.phase_end_ps = std::move(times.end_ps);

@@ -41,12 +41,13 @@ class Step {
   bool settle(int64_t now_ps);
   void slow(int64_t now_ps);
   void take_arrivals(int64_t now_ps);
-  bool is_met_here(int64_t instance) const;
+  bool is_met_here(int64_t instance);
   bool settle_here(int64_t now_ps);
   bool hear_news();
   void begin(int64_t instance);
   void end(int64_t instance, int64_t end_ps);
-  bool ends_inside_lane(const std::vector<int32_t>& phases) const;
+  int64_t alone_ps(int32_t variable);
+  bool ends_inside_lane(const std::vector<int32_t>& phases);
   void check_finished() const;
   void add_up(Timeline& timeline) const;
   void write_calls(Timeline& timeline);
@@ -59,6 +60,7 @@ class Step {
   std::unique_ptr<Lanes> lanes_;
   std::optional<Interference> interference_;
   std::vector<Instance> instances_;
+  std::vector<int64_t> alone_ps_;  // by variable, -1 until somebody asks
   std::vector<Arrival> arrivals_;
   std::vector<ArrivalNews> news_;  // of calls that other processes must hear of
   std::vector<int32_t> tasks_;     // scratch: of one call's members

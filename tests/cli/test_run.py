@@ -5,6 +5,7 @@
 import json
 import textwrap
 
+import pytest
 from command import python, trnsim
 
 from trnsim.workload import load_run
@@ -329,3 +330,25 @@ def test_a_full_disk_is_one_line():
     reason = "the output cannot be written (No space left on device)"
     assert done.returncode == 2
     assert done.stderr == f"trnsim: {reason}: write it to another place\n"
+
+
+@pytest.mark.parametrize(
+    ("mode", "mine", "expected"),
+    [
+        ("phantom", {}, "passive"),
+        ("compute", {}, None),
+        ("phantom", {"OMP_WAIT_POLICY": "active"}, "active"),
+    ],
+)
+def test_threads_sleep_where_only_the_simulator_has_them(
+    tmp_path, monkeypatch, mode, mine, expected
+):
+    monkeypatch.delenv("OMP_WAIT_POLICY", raising=False)
+    text = """
+        import os, torch
+        print("policy:", os.environ.get("OMP_WAIT_POLICY"))
+        torch.ones(2, device="trn").sum()
+    """
+    done = trnsim("run", "--mode", mode, write(tmp_path, text), **mine)
+    assert done.returncode == 0, done.stderr
+    assert f"policy: {expected}" in done.stdout

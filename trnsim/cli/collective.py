@@ -63,6 +63,7 @@ def collective(
     The last column is the share of the time that transfers of the call lose to one another on the
     links that they share.
     """
+    options.let_threads_sleep()
     import trnsim
     from trnsim.project.collective import HEADER, cells_of
 

@@ -5,6 +5,7 @@
 from __future__ import annotations
 
 import enum
+import os
 from pathlib import Path
 from typing import Annotated
 
@@ -16,6 +17,16 @@ class Mode(enum.StrEnum):
 
     phantom = "phantom"
     compute = "compute"
+
+
+def let_threads_sleep(mode: Mode = Mode.phantom) -> None:
+    """Threads of OpenMP sleep while they wait, unless the script computes or the user says no.
+
+    By default they spin: on a machine that others use too, a large run then takes ten times as
+    long. To be called before anything loads OpenMP.
+    """
+    if mode is Mode.phantom:
+        os.environ.setdefault("OMP_WAIT_POLICY", "passive")
 
 
 Machine = Annotated[

@@ -62,6 +62,7 @@ def project(
     What is not given is as in the run that wrote the file. --machine begins anew: figures that the
     run changed by --set, its ranks per chip, slow chips and faults are left out.
     """
+    options.let_threads_sleep()
     import trnsim
     from trnsim.simulate.processes import torchrun_group
     from trnsim.workload import load_run

@@ -68,6 +68,7 @@ def run(
     if not is_module and not Path(script).is_file():
         raise CaptureError(f"no script '{script}': give the path of a Python file, or -m MODULE")
     output.check_out(out)
+    options.let_threads_sleep(mode)
     job = make_job(
         machine, chips=chips, ranks=ranks, ranks_per_chip=ranks_per_chip, overrides=overrides or []
     )

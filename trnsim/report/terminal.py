@@ -364,7 +364,8 @@ def _ops(projection: Projection, console: Console) -> None:
     _print(console, table)
     _print(
         console,
-        "bound: what the op keeps busy longest; roof: how near it comes to the peak rate of that",
+        "bound: what the op keeps busy longest; roof: its time at peak FLOP/s and HBM bandwidth, "
+        "as a share of that",
         style="dim",
     )
     if p.fallback_ops:

@@ -164,47 +164,17 @@ PhaseTimes Transfers::take_times(int64_t instance) {
   return std::move(calls_[size_t(instance)].times);
 }
 
-int64_t undisturbed_rate(const fold::System& system, const fold::Variable& variable) {
+int64_t undisturbed_ps(const fold::System& system, const fold::Variable& variable) {
+  if (variable.bytes == 0) return variable.latency_ps;
   int128 rate = -1;
   for (const fold::LinkUse& use : variable.uses) {
     const int128 capacity = int128(system.links[size_t(use.link)].rate) * fold::kWeightOne;
     const int128 level = ceil_div(capacity, int128(use.weight));
     if (rate < 0 || level < rate) rate = level;
   }
-  return int64_t(rate);
-}
-
-namespace {
-
-int64_t transfer_ps(const fold::System& system, const fold::Variable& variable) {
-  if (variable.bytes == 0) return 0;
-  const int128 rate = undisturbed_rate(system, variable);
-  TRN_ASSERT(rate > 0, "a private call moves");
-  return int64_t(std::min<int128>(ceil_div(remaining_of(variable.bytes), rate), fold::kLongestPs));
-}
-
-}  // namespace
-
-int64_t undisturbed_ps(const fold::System& system, const std::vector<int32_t>& phases) {
-  int64_t total = 0;
-  for (const int32_t index : phases) {
-    const fold::Variable& variable = system.variables[size_t(index)];
-    total += variable.latency_ps + transfer_ps(system, variable);
-    if (total > fold::kLongestPs) return fold::kLongestPs;  // refused when the call ends
-  }
-  return total;
-}
-
-PhaseTimes undisturbed_times(const fold::System& system, const std::vector<int32_t>& phases,
-                             int64_t start_ps) {
-  PhaseTimes times;
-  for (const int32_t index : phases) {
-    const fold::Variable& variable = system.variables[size_t(index)];
-    times.entry_ps.push_back(start_ps + variable.latency_ps);
-    start_ps = times.entry_ps.back() + transfer_ps(system, variable);
-    times.end_ps.push_back(start_ps);
-  }
-  return times;
+  if (rate <= 0) return kNever;
+  const int128 total_ps = variable.latency_ps + ceil_div(remaining_of(variable.bytes), rate);
+  return int64_t(std::min<int128>(total_ps, fold::kLongestPs));  // refused when the call ends
 }
 
 }  // namespace trnsim::simulate

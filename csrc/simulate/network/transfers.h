@@ -113,13 +113,9 @@ class Transfers {
   int64_t solve_count_ = 0, event_count_ = 0;
 };
 
-// A call that is alone on its links: each phase takes L + ceil(remaining / rate).
-PhaseTimes undisturbed_times(const fold::System& system, const std::vector<int32_t>& phases,
-                             int64_t start_ps);
-// The same, only the sum over the phases.
-int64_t undisturbed_ps(const fold::System& system, const std::vector<int32_t>& phases);
-// The rate of a variable that is alone on its links.
-int64_t undisturbed_rate(const fold::System& system, const fold::Variable& variable);
+// How long a phase that is alone on its links takes: L + ceil(remaining / rate). kNever where a
+// link does not move.
+int64_t undisturbed_ps(const fold::System& system, const fold::Variable& variable);
 // bytes in the units of `remaining`.
 int128 remaining_of(int64_t bytes);
 

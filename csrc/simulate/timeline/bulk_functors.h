@@ -284,30 +284,39 @@ inline bool is_uniform(const BulkView& view, int32_t index) {
   const Tile& tile = view.tiles[index];
   const RoleTable& role = view.roles[tile.role];
   bool same = true;
-  for (int32_t queue = 0; queue < role.queue_count; ++queue) {
+  for (int32_t queue = 0; queue < role.call_queue_count && same; ++queue) {
+    const int64_t at = tile.call_base + int64_t(queue) * kTileLanes;
+    for (int32_t lane = 1; lane < tile.lanes; ++lane) {
+      same &= (view.release_ps[at + lane] == kNone) == (view.release_ps[at] == kNone);
+    }
+  }
+  for (int32_t queue = 0; queue < role.queue_count && same; ++queue) {
     const int64_t at = tile.queue_base + int64_t(queue) * kTileLanes;
     for (int32_t lane = 1; lane < tile.lanes; ++lane) {
       same &= view.heads[at + lane] == view.heads[at];
       same &= view.started[at + lane] == view.started[at];
     }
   }
-  for (int32_t queue = 0; queue < role.call_queue_count; ++queue) {
-    const int64_t at = tile.call_base + int64_t(queue) * kTileLanes;
-    for (int32_t lane = 1; lane < tile.lanes; ++lane) {
-      same &= (view.release_ps[at + lane] == kNone) == (view.release_ps[at] == kNone);
-    }
-  }
   return same;
+}
+
+// Without one, every queue of a lane that has run before stays closed.
+inline bool has_release(const BulkView& view, const Tile& tile, int32_t lane) {
+  const int32_t queues = view.roles[tile.role].call_queue_count;
+  for (int32_t queue = 0; queue < queues; ++queue) {
+    if (view.release_ps[tile.call_base + int64_t(queue) * kTileLanes + lane] != kNone) return true;
+  }
+  return false;
 }
 
 // One CPU thread, one tile.
 inline void advance_tile(const BulkView& view, int32_t tile) {
   if (is_uniform(view, tile)) {
-    Advance<kTileLanes>(view, tile, 0).run();
+    Advance<kTileLanes>(view, tile, 0).run();  // as in the first run
     return;
   }
   for (int32_t lane = 0; lane < view.tiles[tile].lanes; ++lane) {
-    Advance<1>(view, tile, lane).run();
+    if (has_release(view, view.tiles[tile], lane)) Advance<1>(view, tile, lane).run();
   }
 }
 
