@@ -3,6 +3,7 @@
 #include "fold/cohorts.h"
 
 #include <algorithm>
+#include <map>
 #include <numeric>
 #include <utility>
 
@@ -38,8 +39,10 @@ class Quotient {
         communicators_(representatives(partition.communicator)) {}
 
   System make() {
+    result_.speeds = system_.speeds;
     result_.roles = system_.roles;
     make_ranks();
+    if (has_interference(system_)) share_chips();
     make_communicators();
     make_links();
     make_variables();
@@ -58,6 +61,22 @@ class Quotient {
     }
     for (size_t rank = 0; rank < system_.ranks.size(); ++rank) {
       result_.ranks[size_t(partition_.rank[rank])].count += system_.ranks[rank].count;
+    }
+  }
+
+  // Classes that stand together on one chip do so in the quotient: on the first with their set.
+  void share_chips() {
+    const Chips chips = chips_of(system_);
+    std::map<std::vector<int32_t>, int32_t> first;
+    for (const auto& ranks : chips.ranks) {
+      std::vector<int32_t> classes;
+      for (const int32_t rank : ranks) classes.push_back(partition_.rank[size_t(rank)]);
+      std::sort(classes.begin(), classes.end());
+      classes.erase(std::unique(classes.begin(), classes.end()), classes.end());
+      const auto [found, is_new] =
+          first.try_emplace(std::move(classes), system_.ranks[size_t(ranks[0])].chip);
+      if (!is_new) continue;
+      for (const int32_t c : found->first) result_.ranks[size_t(c)].chip = found->second;
     }
   }
 

@@ -5,7 +5,8 @@
 //
 // A partition of ranks, communicators and links into classes is equitable when
 //   ranks of a class          have one role, factor and start, and at each slot, and for each
-//                             message, communicators of one class
+//                             message, communicators of one class; with interference, the same
+//                             *set* of classes of ranks on their chip
 //   communicators of a class  have one slot, the same *set* of (class of a member, where it calls
 //                             on it), and, for each variable in order, one call template, phase,
 //                             latency and size and the same *set* of classes of links
@@ -15,11 +16,13 @@
 // ends for all at once, so a set of members is enough; a flow's rate is the least of its links'
 // levels, so a set of links is enough; and a link's level comes from H(u) = sum of w min(r, u), in
 // which flows of one class have one r, so a sum of weights is enough (simulate/network says why
-// that allocation is the only one). With sets and sums alone, folding twice is folding once.
+// that allocation is the only one). A chip is slow while a call of any of its ranks moves bytes, so
+// there a set of ranks is enough. With sets and sums alone, folding twice is folding once.
 //
 // The quotient is a System like any other: the lowest rank, communicator and link of each class,
-// counts of ranks, and the sums as weights, never normalised again. A rank that exchanges messages
-// with its own class is both ends of them.
+// counts of ranks, and the sums as weights, never normalised again. With interference its ranks
+// stand on the first chip with each set of classes. A rank that exchanges messages with its own
+// class is both ends of them.
 #pragma once
 
 #include <memory>

@@ -41,8 +41,9 @@ class Checker {
         return std::string("the classes of ") + what + "s";
       }
     }
-    for (const auto part : {&Checker::find_in_ranks, &Checker::find_in_callers,
-                            &Checker::find_in_links, &Checker::find_in_variables}) {
+    for (const auto part :
+         {&Checker::find_in_ranks, &Checker::find_in_chips, &Checker::find_in_callers,
+          &Checker::find_in_links, &Checker::find_in_variables}) {
       const std::string found = (this->*part)();
       if (!found.empty()) return found;
     }
@@ -78,6 +79,34 @@ class Checker {
     }
     for (size_t c = 0; c < counts.size(); ++c) {
       if (counts[c] != quotient_.ranks[c].count) return name("the count of class", c);
+    }
+    return {};
+  }
+
+  // With interference: that the classes on a rank's chip are those on its class's chip.
+  std::string find_in_chips() {
+    if (original_.speeds != quotient_.speeds) return "the speeds of engines";
+    if (!has_interference(original_)) return {};
+    const auto classes_on = [](const std::vector<int32_t>& ranks, const auto& class_of) {
+      std::vector<int32_t> classes;
+      for (const int32_t rank : ranks) classes.push_back(class_of(rank));
+      std::sort(classes.begin(), classes.end());
+      classes.erase(std::unique(classes.begin(), classes.end()), classes.end());
+      return classes;
+    };
+    const Chips own = chips_of(original_), shown = chips_of(quotient_);
+    std::vector<std::vector<int32_t>> expected;
+    for (const auto& ranks : shown.ranks) {
+      expected.push_back(classes_on(ranks, [](int32_t rank) { return rank; }));
+    }
+    for (const auto& ranks : own.ranks) {
+      const auto classes =
+          classes_on(ranks, [&](int32_t rank) { return cohorts_.class_of_rank[size_t(rank)]; });
+      for (const int32_t c : classes) {
+        if (classes != expected[size_t(shown.of_rank[size_t(c)])]) {
+          return name("what shares the chip of rank", size_t(ranks[0]));
+        }
+      }
     }
     return {};
   }

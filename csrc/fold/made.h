@@ -24,7 +24,7 @@ struct Load {
 };
 
 struct Made {
-  // Without rates, bytes, latencies and weights.
+  // Without rates, bytes, latencies, weights and speeds.
   System system;
   std::vector<Load> loads;            // some variables share one
   std::vector<int32_t> load_of;       // by variable

@@ -263,6 +263,7 @@ std::vector<LinkUse> weigh(const Load& load, int64_t critical) {
 
 void complete(const Job& job, const Made& made, System& system) {
   const TierRates rates = rates_of(job.topology);
+  system.speeds = job.machine.chip.interference;
   for (size_t role = 0; role < job.roles.size(); ++role) {
     system.roles[role] = job.roles[role].program;
   }

@@ -40,6 +40,7 @@ class Refiner {
         rank_marks_(system.ranks.size()),
         link_marks_(system.links.size()),
         hashes_(std::max({system.ranks.size(), system.communicators.size(), system.links.size()})) {
+    if (has_interference(system)) chips_ = chips_of(system);
   }
 
   bool run() {
@@ -131,7 +132,20 @@ class Refiner {
     }
   }
 
+  // The set of classes on each.
+  void hash_chips() {
+    chip_hashes_.assign(chips_.ranks.size(), 0);
+    for (size_t chip = 0; chip < chips_.ranks.size(); ++chip) {
+      rank_marks_.clear();
+      for (const int32_t rank : chips_.ranks[chip]) {
+        const int32_t of_class = partition_.rank[size_t(rank)];
+        if (rank_marks_.add(of_class)) chip_hashes_[chip] += key(of_class, 0);
+      }
+    }
+  }
+
   void hash_ranks() {
+    hash_chips();
     for (size_t i = 0; i < system_.ranks.size(); ++i) {
       uint64_t hash = seed_;
       for (const auto* table :
@@ -141,6 +155,7 @@ class Refiner {
           hash = combine(hash, uint64_t(communicator));
         }
       }
+      if (!chips_.of_rank.empty()) hash = combine(hash, chip_hashes_[size_t(chips_.of_rank[i])]);
       hashes_[i] = hash;
     }
   }
@@ -177,6 +192,8 @@ class Refiner {
   Partition& partition_;
   Marks rank_marks_, link_marks_;
   std::vector<uint64_t> hashes_;
+  Chips chips_;  // none without interference
+  std::vector<uint64_t> chip_hashes_;
 };
 
 }  // namespace

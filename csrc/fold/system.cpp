@@ -3,6 +3,7 @@
 #include "fold/system.h"
 
 #include <algorithm>
+#include <unordered_map>
 
 namespace trnsim::fold {
 
@@ -25,7 +26,34 @@ int32_t factor_at(const Rank& rank, int64_t time_ps) {
   return factor;
 }
 
+bool has_interference(const System& system) { return system.speeds != machine::kFullSpeeds; }
+
+int32_t slowed_speed(const System& system, lower::QueueKind kind) {
+  constexpr int kFirst = int(lower::QueueKind::tensor);
+  static_assert(int(lower::QueueKind::dma) - kFirst + 1 == int(machine::kEngines.size()));
+  const int engine = int(kind) - kFirst;
+  return engine >= 0 && engine < int(system.speeds.size()) ? system.speeds[size_t(engine)]
+                                                           : machine::kFullSpeed;
+}
+
+Chips chips_of(const System& system) {
+  Chips chips;
+  std::unordered_map<int32_t, int32_t> known;
+  for (size_t rank = 0; rank < system.ranks.size(); ++rank) {
+    const auto [found, is_new] =
+        known.try_emplace(system.ranks[rank].chip, int32_t(chips.ranks.size()));
+    if (is_new) chips.ranks.emplace_back();
+    chips.of_rank.push_back(found->second);
+    chips.ranks[size_t(found->second)].push_back(int32_t(rank));
+  }
+  return chips;
+}
+
 void mark_private(System& system) {
+  if (has_interference(system)) {
+    for (Variable& variable : system.variables) variable.is_private = false;
+    return;
+  }
   constexpr int32_t kNobody = -1, kSeveral = -2;
   std::vector<int32_t> user(system.links.size(), kNobody);
   for (const Variable& variable : system.variables) {
@@ -112,9 +140,11 @@ void check_lengths(const System& system) {
     for (const FactorChange& change : rank.changes) factor = std::max(factor, change.factor);
     check_length(rank.start_ps, "the start of chip " + std::to_string(rank.chip));
   }
+  const int32_t slowest = *std::min_element(system.speeds.begin(), system.speeds.end());
   for (size_t role = 0; role < factors.size(); ++role) {
     const lower::Program& program = *system.roles[role];
-    check_length(longest_ps(program, factors[role]), "what role " + program.role + " computes");
+    check_length(longest_ps(program, factors[role]) * machine::kFullSpeed / slowest,
+                 "what role " + program.role + " computes");
   }
   for (const Variable& variable : system.variables) {
     check_length(variable.latency_ps, "the latency of a transfer");
@@ -176,6 +206,9 @@ void check_system(const System& system) {
   for (const auto& role : system.roles) {
     check(role != nullptr, "a role without a Program");
     lower::check_program(*role);
+  }
+  for (const int32_t speed : system.speeds) {
+    check(speed > 0 && speed <= machine::kFullSpeed, "the speed of an engine");
   }
   check_ranks(system);
   check_lengths(system);

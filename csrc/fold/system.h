@@ -38,7 +38,7 @@ struct Variable {
   int64_t latency_ps = 0;     // L
   int64_t bytes = 0;          // on the critical link; 0 = never enters the network
   std::vector<LinkUse> uses;  // ascending by link
-  bool is_private = false;    // nobody else uses its links, and they never change
+  bool is_private = false;    // nobody else uses its links, they never change, no interference
 };
 
 struct Communicator {
@@ -84,7 +84,13 @@ struct LinkInfo {
   int64_t healthy_rate = 0;              // without faults: what weights are normalised on
 };
 
+// Interference: while a call moves bytes over links (from the entry of a phase that has bytes to
+// the end of its flow, not in its latency), the engines of every chip that has a member of its
+// communicator run at these speeds, however many calls do. A task of an engine's queue that meets a
+// change of speed keeps work -= floor(elapsed * speed / 2^16) and ends after ceil(work * 2^16 /
+// speed). What changes at one time is what the speed before and the speed after differ in.
 struct System {
+  machine::EngineSpeeds speeds = machine::kFullSpeeds;
   std::vector<std::shared_ptr<const lower::Program>> roles;
   std::vector<Rank> ranks;
   std::vector<Communicator> communicators;
@@ -99,14 +105,25 @@ struct System {
 int32_t communicator_of(const System& system, int32_t rank, int32_t call);
 bool is_message(workload::CallKind kind);
 
+bool has_interference(const System& system);
+// Of a queue of this kind while its chip is slowed; full for what is no engine.
+int32_t slowed_speed(const System& system, lower::QueueKind kind);
+
+// Chips that have ranks, numbered by their first rank.
+struct Chips {
+  std::vector<int32_t> of_rank;
+  std::vector<std::vector<int32_t>> ranks;  // of each, ascending
+};
+Chips chips_of(const System& system);
+
 // make_system(one_role(...)): see job.h.
 System make_system(std::shared_ptr<const lower::Program> program, const machine::Machine& machine,
                    const machine::Topology& topology, const machine::Placement& placement,
                    int64_t used_ranks);
 
 // Sets Variable::is_private: a call is private when no other communicator's variable uses a link of
-// any of its phases (calls on one communicator follow one another) and none of these links changes
-// its rate in mid-run.
+// any of its phases (calls on one communicator follow one another), none of these links changes its
+// rate in mid-run, and there is no interference.
 void mark_private(System& system);
 
 // A copy in which one rank computes at another factor or starts later.
@@ -122,9 +139,9 @@ std::shared_ptr<System> with_factor_changes(const System& system, int64_t rank,
 std::shared_ptr<System> with_link_changes(const System& system, int64_t link,
                                           const std::vector<RateChange>& changes);
 
-// Throws SimulateError unless every index is in range, factors and rates are not negative, every
-// transfer of more than 0 bytes has a link, and no rank computes or waits for longer than
-// kLongestPs.
+// Throws SimulateError unless every index is in range, factors and rates are not negative, speeds
+// are above 0 and at most full, every transfer of more than 0 bytes has a link, and no rank
+// computes or waits for longer than kLongestPs.
 void check_system(const System& system);
 
 }  // namespace trnsim::fold

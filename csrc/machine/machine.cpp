@@ -162,6 +162,28 @@ void read_collectives(Reader& reader, Collectives& collectives) {
   collectives.in_chip_copy_Bps = reader.rational("collectives.in_chip_copy_bandwidth", bandwidth);
 }
 
+// A share of 0 in 2^-16 would never end: the least is 1.
+int32_t speed_of(Rational share) {
+  const int128 doubled = int128(share.numerator) * 2 * kFullSpeed + share.denominator;
+  return std::max(1, int32_t(doubled / (2 * int128(share.denominator))));
+}
+
+void read_interference(Reader& reader, EngineSpeeds& speeds) {
+  const std::string table = "chip.interference";
+  const std::vector<std::string> engines(kEngines.begin(), kEngines.end());
+  for (const std::string& engine : reader.children(table)) {
+    const std::string key = table + "." + engine;
+    const auto found = std::find(engines.begin(), engines.end(), engine);
+    if (found == engines.end()) {
+      const std::string near = nearest(engine, engines);
+      reader.fail(key, "is not of an engine",
+                  near.empty() ? "write tensor, vector, scalar, gpsimd or dma"
+                               : "did you mean " + near + "?");
+    }
+    speeds[size_t(found - engines.begin())] = speed_of(reader.rational(key, number, Range::share));
+  }
+}
+
 void read_chip(Reader& reader, Chip& chip) {
   chip.name = reader.word("chip.name");
   const std::string architecture = reader.deciding_word("chip.architecture", {"neuroncore", "gpu"});
@@ -175,7 +197,8 @@ void read_chip(Reader& reader, Chip& chip) {
     read_neuroncore_memory(reader, chip.neuron);
   }
   read_collectives(reader, chip.collectives);
-  for (const char* engine : {"tensor", "vector", "scalar", "gpsimd", "dma"}) {
+  read_interference(reader, chip.interference);
+  for (const char* engine : kEngines) {
     const std::string key = std::string("chip.engine.") + engine;
     if (reader.has(key)) chip.engine_names[engine] = reader.word(key);
   }

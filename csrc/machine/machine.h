@@ -6,10 +6,10 @@
 // Every figure keeps its decimal text, unit, source and confidence; the typed structs below are
 // read from them once, exactly: rates and ratios as Rationals, times in ps rounded up, bytes and
 // counts whole. A file has exactly the keys of its architecture: an unknown or missing key, or a
-// wrong unit, is a MachineError that names the nearest match. Only price, power, physical peaks and
-// what an axis of one chip would need may be left out. A Machine is immutable after load;
-// `with_override` and `scaled` make others, by way of the figures, so that figures, structs and
-// hash always agree.
+// wrong unit, is a MachineError that names the nearest match. Only price, power, physical peaks,
+// interference and what an axis of one chip would need may be left out. A Machine is immutable
+// after load; `with_override` and `scaled` make others, by way of the figures, so that figures,
+// structs and hash always agree.
 #pragma once
 
 #include <array>
@@ -109,6 +109,15 @@ struct Collectives {
   Rational multicast_efficiency;
 };
 
+// The kinds of engines of a chip, in the order of lower::QueueKind.
+inline constexpr std::array<const char*, 5> kEngines = {"tensor", "vector", "scalar", "gpsimd",
+                                                        "dma"};
+// What is left of the speed of each, in 2^-16.
+using EngineSpeeds = std::array<int32_t, kEngines.size()>;
+inline constexpr int32_t kFullSpeed = 1 << 16;
+inline constexpr EngineSpeeds kFullSpeeds = {kFullSpeed, kFullSpeed, kFullSpeed, kFullSpeed,
+                                             kFullSpeed};
+
 struct Chip {
   std::string name;  // "trn2"
   Architecture architecture = Architecture::neuroncore;
@@ -118,6 +127,9 @@ struct Chip {
   Gpu gpu;            // when architecture is gpu
   Collectives collectives;
   std::vector<int64_t> ranks_per_chip_allowed;  // ascending, {1, 4, 8}; the first is the default
+  // While a collective moves data on the chip; rounded to nearest, at least 1. Full where the file
+  // says nothing.
+  EngineSpeeds interference = kFullSpeeds;
   // What people call its engines, by our word: {"tensor", "tensor cores"}.
   std::map<std::string, std::string> engine_names;
 };
@@ -179,6 +191,7 @@ Machine make_machine(const std::string& name, const std::string& description,
                      const std::vector<Figure>& figures);
 // "chip.hbm.bandwidth=3.2TB/s", with a unit where the figure has one: the figure becomes
 // {source kSetByHand, confidence given}, or of the confidence that follows: "...=3.2TB/s,guessed".
+// "chip.interference.dma=0.8" is a figure of every machine, whether its file has it or not.
 // Throws MachineError with the nearest key, or the units to choose from.
 Machine with_override(const Machine& machine, const std::string& assignment);
 inline constexpr const char* kSetByHand = "set by hand";

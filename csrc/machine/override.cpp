@@ -99,6 +99,18 @@ void add_physical_peaks(std::vector<Figure>& figures) {
   }
 }
 
+const std::string kInterference = "chip.interference.";
+
+// A share of an engine's speed that the file leaves out is all of it: what is set becomes a figure.
+void add_interference(std::vector<Figure>& figures, const std::string& key) {
+  const bool is_share = std::any_of(kEngines.begin(), kEngines.end(), [&](const char* engine) {
+    return key == kInterference + engine;
+  });
+  const bool is_there = std::any_of(figures.begin(), figures.end(),
+                                    [&](const Figure& figure) { return figure.key == key; });
+  if (is_share && !is_there) figures.push_back({key, "1", "1", "", Confidence::guessed});
+}
+
 std::string text_of(Rational value) {
   const std::string numerator = std::to_string(value.numerator);
   return value.denominator == 1 ? numerator : numerator + "/" + std::to_string(value.denominator);
@@ -175,11 +187,13 @@ Machine with_override(const Machine& machine, const std::string& assignment) {
             "write --set KEY=VALUE, such as chip.hbm.bandwidth=3.2TB/s");
   const std::string key = trimmed(assignment.substr(0, equals));
   std::vector<Figure> figures = machine.figures;
+  add_interference(figures, key);
   const auto found = std::find_if(figures.begin(), figures.end(),
                                   [&](const Figure& figure) { return figure.key == key; });
   if (found == figures.end()) {
     std::vector<std::string> keys;
     for (const Figure& figure : figures) keys.push_back(figure.key);
+    for (const char* engine : kEngines) keys.push_back(kInterference + engine);
     const std::string near = nearest(key, keys);
     throw Error(ErrorKind::machine,
                 "--set " + assignment + ": " + machine.name + " has no figure " + key,

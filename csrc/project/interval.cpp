@@ -37,6 +37,7 @@ constexpr Input kInputs[] = {
     {"chip.neuroncore.dma_descriptor_latency", "dma", true},
     {"chip.neuroncore.dge_latency", "dma", true},
     {"chip.neuroncore.sbuf_resident_fraction", "on-chip memory", false},
+    {"chip.interference.*", "interference", false},
     {"scale_up.bandwidth_*", "links", false},
     {"scale_up.port_bandwidth", "links", false},
     {"scale_up.bandwidth", "links", false},

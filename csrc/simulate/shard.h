@@ -8,7 +8,8 @@
 // each other how many of its members arrived, the first and the last: from then on all of them do
 // the same with it, so the network is the same everywhere and needs no message of its own. Between
 // two exchanges a process runs as far as it can. The result is one process's, to the last digit,
-// whatever the ranks are divided by; dividing between pods makes the fewest calls cross.
+// whatever the ranks are divided by; dividing between pods makes the fewest calls cross. With
+// interference, where every flow's entry and end is an event on its members, it is refused.
 #pragma once
 
 #include <cstdint>

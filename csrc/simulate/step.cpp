@@ -10,6 +10,7 @@
 #include "simulate/network/repair.h"
 #include "simulate/timeline/bulk.h"
 #include "simulate/timeline/reference.h"
+#include "simulate/timeline/timed.h"
 
 namespace trnsim::simulate {
 namespace {
@@ -56,6 +57,7 @@ std::unique_ptr<Lanes> make_lanes(const fold::System& system, const SimulateOpti
   engine = std::string("bulk ") + backend_name(backend);
   if (!why.empty()) engine += " (" + why + ")";
   if (options.exchange != nullptr) return make_shard_lanes(system, backend, options);
+  if (fold::has_interference(system)) return make_timed_lanes(system, backend, options.keep_times);
   return make_bulk_lanes(system, backend, options.keep_times);
 }
 
@@ -84,6 +86,10 @@ Step::Step(std::shared_ptr<const fold::System> system, const SimulateOptions& op
     instances_[size_t(index)].missing = int32_t(on.members.size());
   }
   lanes_ = make_lanes(*system_, options, engine_);
+  if (fold::has_interference(*system_)) {
+    interference_.emplace(*system_);
+    transfers_.watch_flows();
+  }
   task_count_ = count_tasks(*system_);
 }
 
@@ -92,6 +98,7 @@ Timeline Step::run() {
   for (int64_t now_ps = 0; now_ps != kNever;) {
     while (settle(now_ps)) {
     }
+    slow(now_ps);
     transfers_.solve(now_ps);
     report_progress();
     now_ps = std::min(lanes_->next_ps(), transfers_.next_ps());
@@ -117,6 +124,15 @@ bool Step::settle(int64_t now_ps) {
   transfers_.process(now_ps, ended);
   for (const int64_t instance : ended) end(instance, now_ps);
   return happened || !ended.empty();
+}
+
+void Step::slow(int64_t now_ps) {
+  if (!interference_) return;
+  const std::vector<Transfers::Move> moves = transfers_.take_moves();
+  if (moves.empty()) return;
+  interference_->take(moves);
+  lanes_->change_speeds(interference_->freed(), false, now_ps);
+  lanes_->change_speeds(interference_->slowed(), true, now_ps);
 }
 
 // On several processes, until every lane waits for somebody else.
@@ -190,7 +206,8 @@ int64_t Step::alone_ps(int32_t index) {
   int64_t& kept = alone_ps_[size_t(index)];
   if (kept >= 0) return kept;
   const fold::Variable& variable = system_->variables[size_t(index)];
-  const bool is_alone = variable.bytes == 0 || (options_.use_private && variable.is_private);
+  const bool is_alone =
+      variable.bytes == 0 || (options_.use_private && variable.is_private && !interference_);
   return kept = is_alone ? undisturbed_ps(*system_, variable) : kNever;
 }
 
@@ -293,6 +310,9 @@ Timeline simulate_step(std::shared_ptr<const fold::System> system, const Simulat
             "a process has ranks " + std::to_string(options.first_rank) + " to " +
                 std::to_string(options.end_rank) + " of " + std::to_string(system->ranks.size()),
             "use no more processes than ranks");
+  TRN_CHECK(options.exchange == nullptr || !fold::has_interference(*system), simulate,
+            "a run on several processes knows no chip.interference",
+            "run it in one process, or leave the figure out");
   return Step(std::move(system), options).run();
 }
 

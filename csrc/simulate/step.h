@@ -5,18 +5,22 @@
 //
 //   settle   lanes run, calls whose last member arrived begin, transfers at this time enter or end
 //            and release their members, until nothing happens at this time any more
+//   slow     with interference: engines of chips where the first flow came or the last one left
 //   solve    one allocation for the flows that are in the network now
 //   advance  to the earliest next entry, end, or moment of a lane
 //
 // A private call, one whose links nobody else uses, needs no event: its end is known when its last
-// member arrives. So does a call without bytes. Everything else goes through Transfers. On several
-// processes (shard.h) each settles its own lanes, then all hear of the calls that concern others.
+// member arrives; with interference there is none. Neither does a call without bytes. Everything
+// else goes through Transfers. On several processes (shard.h) each settles its own lanes, then all
+// hear of the calls that concern others.
 #pragma once
 
 #include <memory>
+#include <optional>
 #include <vector>
 
 #include "simulate/calls.h"
+#include "simulate/interference.h"
 #include "simulate/network/transfers.h"
 #include "simulate/shard.h"
 #include "simulate/timeline/lanes.h"
@@ -35,6 +39,7 @@ class Step {
   };
 
   bool settle(int64_t now_ps);
+  void slow(int64_t now_ps);
   void take_arrivals(int64_t now_ps);
   bool is_met_here(int64_t instance);
   bool settle_here(int64_t now_ps);
@@ -53,6 +58,7 @@ class Step {
   CallTable table_;
   Transfers transfers_;
   std::unique_ptr<Lanes> lanes_;
+  std::optional<Interference> interference_;
   std::vector<Instance> instances_;
   std::vector<int64_t> alone_ps_;  // by variable, -1 until somebody asks
   std::vector<Arrival> arrivals_;

@@ -176,6 +176,27 @@ def test_a_user_file_extends_a_preset(tmp_path):
     assert machine.load(second).hash == mine.hash
 
 
+def test_interference_is_in_no_preset_and_may_be_stated(tmp_path):
+    for name in PRESETS:
+        assert not any("interference" in figure.key for figure in machine.load(name).figures)
+    share = '{ value = 0.8, unit = "1", source = "a trace", confidence = "measured" }'
+    path = write(tmp_path, f'extends = "trn2"\n[chip.interference]\ndma = {share}')
+    mine = machine.load(path)
+    assert value(mine, "chip.interference.dma") == "0.8"
+    write(tmp_path, machine.to_toml(mine), "again.toml")
+    again = machine.load(tmp_path / "again.toml")
+    assert again == mine
+    assert again.hash == mine.hash
+    by_hand = machine.load("trn2", ["chip.interference.dma=0.8"])
+    assert by_hand.hash == mine.hash
+    assert machine.load(path, ["chip.interference.dma=0.8"]).hash == mine.hash
+    row = machine.figures(by_hand)[-1]
+    assert row["figure"] == "chip.interference.dma"
+    assert row["confidence"] == "given"
+    text = 'extends = "trn2"\n[chip.interference]\ndam = ' + share
+    assert "did you mean dma?" in message(write(tmp_path, text))
+
+
 def test_digits_are_kept_as_written(tmp_path):
     digits = "2.90000000000000001"
     path = write(

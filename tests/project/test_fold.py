@@ -56,12 +56,18 @@ def ring_of_messages(world, stride, count, receives=True):
     return step(world, {"line": f"start 0 axes {stride}x{count}"}, calls)
 
 
+SLOWED = ["chip.interference.dma=0.7,guessed", "chip.interference.tensor=0.9"]
 JOBS = {
     "a pod": ("trn2-ultra", {}, lambda: train(world_size=64)),
     "4 ranks a chip": ("trn2-ultra", {"ranks_per_chip": 4}, lambda: train(world_size=256)),
     "a server of a switch": ("h100", {}, lambda: train(world_size=8)),
     "two pods": ("rainier", {}, lambda: train(world_size=128)),
     "pods": ("rainier", {}, lambda: train(world_size=2048)),
+    "engines slowed by transfers": (
+        "rainier", {"overrides": SLOWED},
+        lambda: train(world_size=128, layers=8, width=1024, tokens=8192)),
+    "and 4 ranks a chip": (
+        "trn2-ultra", {"overrides": SLOWED, "ranks_per_chip": 4}, lambda: train(world_size=256)),
     "not distributed": ("rainier", {"chips": 2048}, train),
     "tensor and data parallel": ("rainier", {}, lambda: tensor_and_data_parallel(512, 64)),
     "blocks of two pods": ("rainier", {}, lambda: tensor_and_data_parallel(1024, 128)),

@@ -161,6 +161,34 @@ def test_the_interval_grows_with_what_is_guessed_and_not_with_what_is_given():
     assert trnsim.machine.load("trn2", guessed.figures.overrides) == guessed.machine
 
 
+def test_engines_that_transfers_slow_take_longer_and_everything_still_sums():
+    workload = train(world_size=64, layers=8, width=1024, tokens=8192)  # hides its transfers
+    steps = [quick(workload, "trn2-ultra").figures.step_ps]
+    for share in ("0.9", "0.5", "0.1"):
+        overrides = [f"chip.interference.{engine}={share}" for engine in ("tensor", "dma")]
+        slowed = quick(workload, "trn2-ultra", overrides=overrides).figures
+        parts = slowed.breakdown
+        assert slowed.step_ps == (
+            parts.compute_ps + parts.exposed_communication_ps + parts.bubble_ps + parts.host_ps
+            + parts.stall_ps
+        )  # fmt: skip
+        assert slowed.step_ps > steps[-1]
+        steps.append(slowed.step_ps)
+    alone = ["chip.interference.dma=0.1"]
+    assert quick(train(), overrides=alone).figures.step_ps == quick(train()).figures.step_ps
+
+
+def test_a_guessed_interference_widens_the_interval():
+    workload = train(world_size=64, layers=8, width=1024, tokens=8192)
+
+    def width(confidence):
+        overrides = [f"chip.interference.{e}=0.5{confidence}" for e in ("tensor", "dma")]
+        p = trnsim.project(workload, "trn2-ultra", advise=False, overrides=overrides).figures
+        return p.interval_high_ps - p.interval_low_ps
+
+    assert width(",guessed") > width(",measured") > width("")
+
+
 def test_a_bare_number_is_refused_with_the_unit_to_write():
     with pytest.raises(MachineError, match="no unit: write chip.hbm.bandwidth=3.2TB/s if TB/s is"):
         quick(train(), "trn2", overrides={"chip.hbm.bandwidth": 3.2})

@@ -28,7 +28,9 @@ other      W, kW, USD/h, 1 (a count or share), word, list
 ``published``, ``inferred`` or ``guessed``. A file that extends another replaces whole figures.
 ``trnsim info trn2 --toml`` prints a whole machine in this form, with every key that it needs; keys
 under ``fabric``, which a machine of more than one pod has besides, are in ``trnsim info rainier
---toml``.
+--toml``. A table that none of ours has is ``chip.interference``: the share of its speed (unit
+``1``, above 0 and up to 1) that each of ``tensor``, ``vector``, ``scalar``, ``gpsimd`` and ``dma``
+keeps while a collective or a message moves data on its chip. What is left out keeps all of it.
 
 All errors are :class:`trnsim.errors.MachineError`, one line with the file, the key, the value and
 what to change.

@@ -63,7 +63,7 @@ def simulate_system(
 
     Raises:
         SimulateError: deadlocks, calls that do not match, flows that cannot move, more processes
-            than ranks, a process that died.
+            than ranks, a process that died, a group with a machine that has chip.interference.
     """
     from trnsim import _core
 

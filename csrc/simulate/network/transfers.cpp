@@ -73,6 +73,7 @@ void Transfers::enter(int64_t instance, int64_t now_ps, std::vector<int64_t>& en
   flow.since_ps = now_ps;
   flow.rate = 0;
   network_.enter(index);
+  if (watches_) moves_.push_back({variable.communicator, true});
 }
 
 void Transfers::end_phase(int64_t instance, int64_t now_ps, std::vector<int64_t>& ended) {
@@ -110,6 +111,9 @@ void Transfers::process(int64_t now_ps, std::vector<int64_t>& ended) {
     flow.instance = -1;
     ++flow.version;
     network_.leave(int32_t(event.target));
+    if (watches_) {
+      moves_.push_back({system_.variables[size_t(event.target)].communicator, false});
+    }
     end_phase(instance, now_ps, ended);
   }
 }

@@ -14,6 +14,7 @@
 #include <cstdint>
 #include <limits>
 #include <memory>
+#include <utility>
 #include <vector>
 
 #include "simulate/network/event_queue.h"
@@ -40,6 +41,15 @@ class Transfers {
   void process(int64_t now_ps, std::vector<int64_t>& ended);
   // New rates, if flows came or went since the last solve.
   void solve(int64_t now_ps);
+
+  // From now on, tells of every flow that enters or leaves the network.
+  void watch_flows() { watches_ = true; }
+  struct Move {
+    int32_t communicator = 0;
+    bool enters = false;
+  };
+  // Those since the last call, in order.
+  std::vector<Move> take_moves() { return std::exchange(moves_, {}); }
 
   // Entry and end of each phase of a call; empty when it never went through the network.
   PhaseTimes take_times(int64_t instance);
@@ -98,6 +108,8 @@ class Transfers {
   std::vector<Change> changes_;  // of links, ascending in time
   size_t next_change_ = 0;
   std::vector<int32_t> changed_;  // flows with another rate, scratch
+  bool watches_ = false;
+  std::vector<Move> moves_;
   int64_t solve_count_ = 0, event_count_ = 0;
 };
 

@@ -3,11 +3,16 @@
 #include "simulate/systems/cpp.h"
 
 #include "simulate/timeline/bulk_cpu.h"
+#include "simulate/timeline/timed_lanes.h"
 
 namespace trnsim::simulate {
 
 std::unique_ptr<Lanes> make_cpp_lanes(const fold::System& system, bool keep_times) {
   return std::make_unique<bulk_cpp::BulkLanes>(system, keep_times);
+}
+
+std::unique_ptr<Lanes> make_timed_cpp_lanes(const fold::System& system, bool keep_times) {
+  return std::make_unique<bulk_cpp::TimedLanes>(system, keep_times);
 }
 
 }  // namespace trnsim::simulate

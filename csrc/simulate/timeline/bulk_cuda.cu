@@ -10,6 +10,7 @@
 #include "simulate/timeline/bulk_functors.h"
 
 #include "simulate/timeline/bulk_lanes.h"
+#include "simulate/timeline/timed_lanes.h"
 
 namespace trnsim::simulate {
 namespace bulk_cuda {
@@ -41,6 +42,10 @@ int cuda_device_count() {
 
 std::unique_ptr<Lanes> make_cuda_lanes(const fold::System& system, bool keep_times) {
   return std::make_unique<bulk_cuda::BulkLanes>(system, keep_times);
+}
+
+std::unique_ptr<Lanes> make_timed_cuda_lanes(const fold::System& system, bool keep_times) {
+  return std::make_unique<bulk_cuda::TimedLanes>(system, keep_times);
 }
 
 }  // namespace trnsim::simulate

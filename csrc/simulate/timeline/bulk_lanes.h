@@ -18,13 +18,13 @@
 #include <algorithm>
 #include <memory>
 #include <numeric>
-#include <tuple>
 #include <vector>
 
 #include "simulate/network/transfers.h"
 #include "simulate/systems/device.h"
 #include "simulate/timeline/bulk.h"
 #include "simulate/timeline/bulk_view.h"
+#include "simulate/timeline/kept_times.h"
 #include "simulate/timeline/tile_states.h"
 
 namespace trnsim::simulate::TRNSIM_BULK_TARGET {
@@ -53,13 +53,18 @@ struct Shared {
 class BulkLanes final : public Lanes {
  public:
   BulkLanes(const fold::System& system, bool keep_times)
-      : system_(system), keep_times_(keep_times), tables_(make_lane_tables(system, keep_times)) {
-    make_tiles();
+      : system_(system),
+        keep_times_(keep_times),
+        tables_(make_lane_tables(system, keep_times)),
+        tiling_(make_tiling(system, tables_)),
+        active_(tiling_.tiles.size()),
+        is_active_(tiling_.tiles.size(), 1) {
+    std::iota(active_.begin(), active_.end(), 0);
     make_state();
     upload_tables();
     // With every time kept, most of the work is to write them down.
     if (kHostMemory && !keep_times) {
-      states_ = std::make_unique<TileStates>(tables_, system, tiles_);
+      states_ = std::make_unique<TileStates>(tables_, system, tiling_.tiles);
     }
   }
 
@@ -87,13 +92,13 @@ class BulkLanes final : public Lanes {
   void release(const std::vector<int32_t>& ranks, const std::vector<int32_t>& tasks,
                int64_t time_ps) override {
     for (size_t i = 0; i < ranks.size();) {
-      const int32_t tile = lane_of_rank_[size_t(ranks[i])] / kTileLanes, task = tasks[i];
+      const int32_t tile = tiling_.lane_of_rank[size_t(ranks[i])] / kTileLanes, task = tasks[i];
       const int32_t queue = call_queue_of(tile, task);
-      int64_t* row =
-          release_ps_.host.data() + tiles_[size_t(tile)].call_base + int64_t(queue) * kTileLanes;
+      int64_t* row = release_ps_.host.data() + tiling_.tiles[size_t(tile)].call_base +
+                     int64_t(queue) * kTileLanes;
       const size_t first = i;  // neighbours mostly share tile and task
       for (; i < ranks.size() && tasks[i] == task; ++i) {
-        const int32_t lane = lane_of_rank_[size_t(ranks[i])];
+        const int32_t lane = tiling_.lane_of_rank[size_t(ranks[i])];
         if (lane / kTileLanes != tile) break;
         row[lane % kTileLanes] = time_ps;
       }
@@ -103,14 +108,18 @@ class BulkLanes final : public Lanes {
     }
   }
 
+  void change_speeds(const std::vector<int32_t>&, bool, int64_t) override {
+    TRN_ASSERT(false, "the lanes of a System with interference are others (timed.h)");
+  }
+
   int64_t next_ps() const override { return kNever; }
 
   int64_t ended_count() const override {
     std::vector<int64_t> ended;
     save(ended_, ended);
     int64_t total = 0;
-    for (size_t index = 0; index < tiles_.size(); ++index) {
-      const Tile& tile = tiles_[index];
+    for (size_t index = 0; index < tiling_.tiles.size(); ++index) {
+      const Tile& tile = tiling_.tiles[index];
       const auto first = ended.begin() + tile.lane_base;
       total += state_of(int32_t(index)) != nullptr
                    ? tile.lanes * states_->ended(int32_t(index))
@@ -120,10 +129,10 @@ class BulkLanes final : public Lanes {
   }
 
   int32_t head(int32_t rank, int32_t queue) const override {
-    const int32_t tile = lane_of_rank_[size_t(rank)] / kTileLanes;
+    const int32_t tile = tiling_.lane_of_rank[size_t(rank)] / kTileLanes;
     const LaneState* state = state_of(tile);
-    const int32_t first =
-        state != nullptr ? state->heads[size_t(queue)] : element(heads_, at_queue(rank, queue));
+    const int32_t first = state != nullptr ? state->heads[size_t(queue)]
+                                           : element(heads_, tiling_.at_queue(rank, queue));
     const RoleTable& role = role_of(tile);
     int32_t ended = 0;
     for (int32_t task = 0; task < std::min(first, role.task_count); ++task) {
@@ -132,9 +141,9 @@ class BulkLanes final : public Lanes {
     return ended;
   }
   bool head_started(int32_t rank, int32_t queue) const override {
-    const LaneState* state = state_of(lane_of_rank_[size_t(rank)] / kTileLanes);
+    const LaneState* state = state_of(tiling_.lane_of_rank[size_t(rank)] / kTileLanes);
     if (state != nullptr) return state->started[size_t(queue)] != 0;
-    return element(started_, at_queue(rank, queue)) != 0;
+    return element(started_, tiling_.at_queue(rank, queue)) != 0;
   }
 
   void write(Timeline& timeline) const override {
@@ -144,22 +153,22 @@ class BulkLanes final : public Lanes {
     save(free_ps_, free_ps);
     timeline.first_task.assign(1, 0);
     for (size_t rank = 0; rank < system_.ranks.size(); ++rank) {
-      const size_t lane = size_t(lane_of_rank_[rank]);
+      const size_t lane = size_t(tiling_.lane_of_rank[rank]);
       timeline.hash += hashes[lane] * uint64_t(system_.ranks[rank].count);
       const RoleTable& role = role_of(int32_t(lane) / kTileLanes);
       timeline.first_task.push_back(timeline.first_task.back() + role.task_count);
       for (int32_t queue = 0; queue < role.queue_count; ++queue) {
         if (tables_.first_tasks[size_t(role.queue_begin + queue)] == role.task_count) continue;
-        const int64_t end = free_ps[size_t(at_queue(int32_t(rank), queue))];
+        const int64_t end = free_ps[size_t(tiling_.at_queue(int32_t(rank), queue))];
         timeline.makespan_ps = std::max(timeline.makespan_ps, end);
       }
     }
-    if (keep_times_) write_times(timeline);
+    if (keep_times_) write_kept_times(tiling_, tables_, times_ps_, timeline);
   }
 
  private:
   const RoleTable& role_of(int32_t tile) const {
-    return tables_.roles[size_t(tiles_[size_t(tile)].role)];
+    return tables_.roles[size_t(tiling_.tiles[size_t(tile)].role)];
   }
   int32_t call_queue_of(int32_t tile, int32_t task) const {
     const RoleTable& role = role_of(tile);
@@ -167,99 +176,34 @@ class BulkLanes final : public Lanes {
     return tables_.call_queues[size_t(role.queue_begin + queue)];
   }
   const LaneState* state_of(int32_t tile) const { return states_ ? states_->state(tile) : nullptr; }
-  int64_t at_queue(int32_t rank, int32_t queue) const {
-    const int32_t lane = lane_of_rank_[size_t(rank)];
-    return tiles_[size_t(lane / kTileLanes)].queue_base + int64_t(queue) * kTileLanes +
-           lane % kTileLanes;
-  }
-
-  void make_tiles() {
-    lane_of_rank_.resize(system_.ranks.size());
-    std::vector<int32_t> order(system_.ranks.size());
-    std::iota(order.begin(), order.end(), 0);
-    std::stable_sort(order.begin(), order.end(), [&](int32_t a, int32_t b) {
-      const fold::Rank &left = system_.ranks[size_t(a)], &right = system_.ranks[size_t(b)];
-      return std::tuple(left.role, left.count, left.changes.size() > 0) <
-             std::tuple(right.role, right.count, right.changes.size() > 0);
-    });
-    for (const int32_t rank : order) {
-      const fold::Rank& at = system_.ranks[size_t(rank)];
-      if (tiles_.empty() || tiles_.back().role != at.role || tiles_.back().count != at.count ||
-          tiles_.back().lanes == kTileLanes || tiles_.back().changes != !at.changes.empty()) {
-        add_tile(at);
-      }
-      Tile& tile = tiles_.back();
-      const int32_t lane = int32_t(tile.lane_base) + tile.lanes++;
-      tile.is_scaled |= at.factor != 1 << 16 || !at.changes.empty();
-      lane_of_rank_[size_t(rank)] = lane;
-      rank_of_lane_.resize(size_t(lane) + 1, kNone);
-      rank_of_lane_[size_t(lane)] = rank;
-    }
-  }
-
-  // For lanes like this rank's.
-  void add_tile(const fold::Rank& rank) {
-    Tile tile;
-    tile.role = rank.role;
-    tile.count = rank.count;
-    tile.changes = !rank.changes.empty();
-    tile.lane_base = int64_t(tiles_.size()) * kTileLanes;
-    tile.queue_base = queue_size_;
-    tile.call_base = call_size_;
-    tile.slot_base = slot_size_;
-    const RoleTable& table = tables_.roles[size_t(rank.role)];
-    queue_size_ += int64_t(table.queue_count) * kTileLanes;
-    call_size_ += int64_t(table.call_queue_count) * kTileLanes;
-    slot_size_ += int64_t(table.slot_count) * kTileLanes;
-    active_.push_back(int32_t(tiles_.size()));
-    is_active_.push_back(1);
-    tiles_.push_back(tile);
-  }
 
   void make_state() {
-    const size_t lanes = tiles_.size() * kTileLanes;
-    std::vector<int32_t> factors(lanes, 1 << 16), heads(size_t(queue_size_), 0);
-    std::vector<int64_t> free_ps(size_t(queue_size_), 0);
+    const size_t lanes = tiling_.tiles.size() * kTileLanes;
+    std::vector<int32_t> heads(size_t(tiling_.queue_size), 0);
+    std::vector<int64_t> free_ps(size_t(tiling_.queue_size), 0);
     for (size_t rank = 0; rank < system_.ranks.size(); ++rank) {
-      factors[size_t(lane_of_rank_[rank])] = system_.ranks[rank].factor;
-      const RoleTable& role = role_of(lane_of_rank_[rank] / kTileLanes);
+      const RoleTable& role = role_of(tiling_.lane_of_rank[rank] / kTileLanes);
       for (int32_t queue = 0; queue < role.queue_count; ++queue) {
-        const size_t at = size_t(at_queue(int32_t(rank), queue));
+        const size_t at = size_t(tiling_.at_queue(int32_t(rank), queue));
         heads[at] = tables_.first_tasks[size_t(role.queue_begin + queue)];
         free_ps[at] = system_.ranks[rank].start_ps;
       }
     }
-    make_changes(lanes);
-    load(factors_, factors);
+    load(factors_, tiling_.factors);
+    load(first_change_, tiling_.first_change);
+    load(change_ps_, tiling_.change_ps);
+    load(change_factors_, tiling_.change_factors);
     load(heads_, heads);
     load(free_ps_, free_ps);
-    keys_.resize(size_t(queue_size_));
-    started_.assign(size_t(queue_size_), 0);
-    base_ps_.assign(size_t(queue_size_), 0);
-    times_ps_.assign(size_t(slot_size_), 0);
+    keys_.resize(size_t(tiling_.queue_size));
+    started_.assign(size_t(tiling_.queue_size), 0);
+    base_ps_.assign(size_t(tiling_.queue_size), 0);
+    times_ps_.assign(size_t(tiling_.slot_size), 0);
     hashes_.assign(lanes, 0);
     ended_.assign(lanes, 0);
-    arrived_.assign(size_t(call_size_), kNone);
-    arrival_ps_.assign(size_t(call_size_), 0);
-    release_ps_.assign(size_t(call_size_), kNone);
-  }
-
-  void make_changes(size_t lanes) {
-    std::vector<int32_t> first(lanes + 1, 0), factors;
-    std::vector<int64_t> times;
-    for (size_t lane = 0; lane < lanes; ++lane) {
-      const int32_t rank = lane < rank_of_lane_.size() ? rank_of_lane_[lane] : kNone;
-      if (rank != kNone) {
-        for (const fold::FactorChange& change : system_.ranks[size_t(rank)].changes) {
-          times.push_back(change.time_ps);
-          factors.push_back(change.factor);
-        }
-      }
-      first[lane + 1] = int32_t(times.size());
-    }
-    load(first_change_, first);
-    load(change_ps_, times);
-    load(change_factors_, factors);
+    arrived_.assign(size_t(tiling_.call_size), kNone);
+    arrival_ps_.assign(size_t(tiling_.call_size), 0);
+    release_ps_.assign(size_t(tiling_.call_size), kNone);
   }
 
   void upload_tables() {
@@ -267,7 +211,7 @@ class BulkLanes final : public Lanes {
     load(tasks_device_, tables_.tasks);
     load(deps_device_, tables_.deps);
     load(call_queues_device_, tables_.call_queues);
-    load(tiles_device_, tiles_);
+    load(tiles_device_, tiling_.tiles);
   }
 
   BulkView view() {
@@ -296,8 +240,8 @@ class BulkLanes final : public Lanes {
   }
 
   void collect(const TileRun& run, std::vector<Arrival>& arrivals) {
-    const Tile& tile = tiles_[size_t(run.tile)];
-    const int32_t* ranks = rank_of_lane_.data() + tile.lane_base;
+    const Tile& tile = tiling_.tiles[size_t(run.tile)];
+    const int32_t* ranks = tiling_.rank_of_lane.data() + tile.lane_base;
     if (run.segment != nullptr) {
       for (const auto& [queue, task] : run.segment->arrivals) {
         const int64_t* times =
@@ -316,44 +260,14 @@ class BulkLanes final : public Lanes {
     }
   }
 
-  // [slot][lane] becomes [rank][task], a square of tasks and lanes at a time.
-  void write_times(Timeline& timeline) const {
-    constexpr int32_t kSquare = 64;
-    const size_t total = size_t(timeline.first_task.back());
-    timeline.starts_ps.resize(total);
-    timeline.ends_ps.resize(total);
-    std::vector<int64_t> window;
-    for (size_t index = 0; index < tiles_.size(); ++index) {
-      const Tile& tile = tiles_[index];
-      const int32_t tasks = role_of(int32_t(index)).task_count;
-      window.resize(size_t(tasks) * 2 * kTileLanes);
-      if (window.empty()) continue;
-      const auto begin = times_ps_.begin() + tile.slot_base;
-      thrust::copy(begin, begin + int64_t(window.size()), window.begin());
-      for (int32_t first = 0; first < tasks; first += kSquare) {
-        for (int32_t lane = 0; lane < tile.lanes; ++lane) {
-          const int32_t rank = rank_of_lane_[size_t(tile.lane_base + lane)];
-          const size_t to = size_t(timeline.first_task[size_t(rank)]);
-          for (int32_t task = first; task < std::min(tasks, first + kSquare); ++task) {
-            const size_t end = size_t(task) * kTileLanes + size_t(lane);
-            timeline.ends_ps[to + size_t(task)] = window[end];
-            timeline.starts_ps[to + size_t(task)] = window[end + size_t(tasks) * kTileLanes];
-          }
-        }
-      }
-    }
-  }
-
   const fold::System& system_;
   bool keep_times_;
   LaneTables tables_;
-  std::vector<Tile> tiles_;
-  std::vector<int32_t> lane_of_rank_, rank_of_lane_;
+  Tiling tiling_;
   std::vector<int32_t> active_;     // tiles to advance
   std::vector<uint8_t> is_active_;  // by tile
   std::vector<TileRun> runs_;
   std::unique_ptr<TileStates> states_;  // null where every tile is the functor's
-  int64_t queue_size_ = 0, call_size_ = 0, slot_size_ = 0;
 
   Device<RoleTable> roles_device_;
   Device<TaskRow> tasks_device_;

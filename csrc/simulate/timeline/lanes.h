@@ -9,8 +9,9 @@
 // held back by its own end bounds. A lane runs every queue to a fixpoint: a queue that is blocked
 // never holds back another.
 //
-// Two implementations: reference.h, which walks time event by event, and bulk.h, which runs ahead
-// to the next call. Both give the same picosecond.
+// Implementations: reference.h, which walks time event by event; bulk.h, which runs ahead to the
+// next call; and timed.h, the bulk lanes of a System with interference. All give the same
+// picosecond.
 #pragma once
 
 #include <cstdint>
@@ -36,6 +37,9 @@ class Lanes {
   // arrived.
   virtual void release(const std::vector<int32_t>& ranks, const std::vector<int32_t>& tasks,
                        int64_t time_ps) = 0;
+  // With interference: the engines of these ranks run slowed, or at full speed again, from time_ps
+  // on, to which every lane has run until nothing more happens at it. No task ends by it at once.
+  virtual void change_speeds(const std::vector<int32_t>& ranks, bool are_slow, int64_t time_ps) = 0;
   // The next time at which something happens without the network; kNever when there is none.
   virtual int64_t next_ps() const = 0;
 
@@ -51,6 +55,15 @@ class Lanes {
 // (d * f + 32768) >> 16 without overflow: the high part of d times f is a multiple of 2^16.
 inline int64_t scale_duration(int64_t duration_ps, int32_t factor) {
   return (duration_ps >> 16) * factor + (((duration_ps & 0xffff) * factor + 32768) >> 16);
+}
+
+// Interference (fold/system.h), for less than 2^61 ps, in 64 bits: what is done in a time at a
+// speed, floor(elapsed * speed / 2^16), and how long work takes, ceil(work * 2^16 / speed).
+constexpr int64_t work_done(int64_t elapsed_ps, int32_t speed) {
+  return (elapsed_ps >> 16) * speed + (((elapsed_ps & 0xffff) * speed) >> 16);
+}
+constexpr int64_t time_of_work(int64_t work_ps, int32_t speed) {
+  return ((work_ps / speed) << 16) + (((work_ps % speed) << 16) + speed - 1) / speed;
 }
 
 // Queues of a Program as lists of tasks.

@@ -22,6 +22,9 @@ struct RoleTables {
 struct RankState {
   std::vector<int64_t> start_ps, end_ps, release_ps;  // by task
   std::vector<int32_t> head;                          // by queue
+  // Of an engine's queue: what was left of its running task at a time, and whether it is slowed.
+  std::vector<int64_t> work_ps, since_ps;
+  bool is_slow = false;
 };
 
 class ReferenceLanes final : public Lanes {
@@ -33,6 +36,9 @@ class ReferenceLanes final : public Lanes {
       RankState& state = ranks_.emplace_back();
       for (auto* times : {&state.start_ps, &state.end_ps, &state.release_ps}) {
         times->assign(program.tasks.size(), kNotYet);
+      }
+      for (auto* times : {&state.work_ps, &state.since_ps}) {
+        times->assign(program.queues.size(), 0);
       }
       state.head.assign(program.queues.size(), 0);
       wake(int32_t(rank), system.ranks[rank].start_ps);
@@ -54,6 +60,24 @@ class ReferenceLanes final : public Lanes {
     for (size_t i = 0; i < ranks.size(); ++i) {
       ranks_[size_t(ranks[i])].release_ps[size_t(tasks[i])] = time_ps;
       wake(ranks[i], time_ps);
+    }
+  }
+
+  void change_speeds(const std::vector<int32_t>& ranks, bool are_slow, int64_t time_ps) override {
+    for (const int32_t rank : ranks) {
+      RankState& state = ranks_[size_t(rank)];
+      const std::vector<lower::Queue>& queues = program_of(rank).queues;
+      for (int32_t queue = 0; queue < int32_t(queues.size()); ++queue) {
+        const int32_t speed = speed_of(rank, queue);
+        if (is_running(rank, queue, time_ps)) {
+          state.work_ps[size_t(queue)] -= work_done(time_ps - state.since_ps[size_t(queue)], speed);
+          state.since_ps[size_t(queue)] = time_ps;
+        }
+      }
+      state.is_slow = are_slow;
+      for (int32_t queue = 0; queue < int32_t(queues.size()); ++queue) {
+        if (is_running(rank, queue, time_ps)) set_end(rank, queue, head_task(rank, queue));
+      }
     }
   }
 
@@ -157,11 +181,33 @@ class ReferenceLanes final : public Lanes {
     if (at.kind == lower::TaskKind::call) {
       arrivals.push_back({rank, task, now_ps});
     } else {
-      const int64_t end_ps = now_ps + duration_of(rank, at, now_ps);
-      ranks_[size_t(rank)].release_ps[size_t(task)] = end_ps;
-      wake(rank, end_ps);
+      ranks_[size_t(rank)].work_ps[size_t(at.queue)] = duration_of(rank, at, now_ps);
+      ranks_[size_t(rank)].since_ps[size_t(at.queue)] = now_ps;
+      set_end(rank, at.queue, task);
     }
     for (const int64_t lag : tables_of(rank).lags_of_start[size_t(task)]) wake(rank, now_ps + lag);
+  }
+
+  // Of a task that is no call, as long as the speed stays.
+  void set_end(int32_t rank, int32_t queue, int32_t task) {
+    RankState& state = ranks_[size_t(rank)];
+    const int64_t left_ps = time_of_work(state.work_ps[size_t(queue)], speed_of(rank, queue));
+    state.release_ps[size_t(task)] = state.since_ps[size_t(queue)] + left_ps;
+    wake(rank, state.release_ps[size_t(task)]);
+  }
+
+  int32_t speed_of(int32_t rank, int32_t queue) const {
+    if (!ranks_[size_t(rank)].is_slow) return machine::kFullSpeed;
+    return fold::slowed_speed(system_, program_of(rank).queues[size_t(queue)].kind);
+  }
+
+  // Whether the head of the queue has started, is no call, and would still compute after time_ps.
+  bool is_running(int32_t rank, int32_t queue, int64_t time_ps) const {
+    const int32_t task = head_task(rank, queue);
+    if (task < 0 || program_of(rank).tasks[size_t(task)].kind == lower::TaskKind::call)
+      return false;
+    const RankState& state = ranks_[size_t(rank)];
+    return state.start_ps[size_t(task)] != kNotYet && state.release_ps[size_t(task)] > time_ps;
   }
 
   int64_t duration_of(int32_t rank, const lower::Task& task, int64_t start_ps) const {

@@ -178,6 +178,40 @@ TEST(Engines, are_called_what_the_file_calls_them) {
   EXPECT_TRUE(contains(message, "chip.engine.tensr"));
 }
 
+TEST(Interference, is_off_unless_the_file_says_so) {
+  EXPECT_EQ(switch_machine().chip.interference, kFullSpeeds);
+  std::vector<Figure> figures = gpu_figures();
+  set(figures, "chip.interference.dma", "0.8", "1");
+  set(figures, "chip.interference.tensor", "1/3", "1");
+  set(figures, "chip.interference.scalar", "1", "1");
+  set(figures, "chip.interference.vector", "1e-9", "1");
+  // 0.8 * 65536 = 52428.8, 65536 / 3 = 21845.33; the least is 1.
+  const EngineSpeeds expected = {21845, 1, 65536, 65536, 52429};
+  EXPECT_EQ(make_machine("toy", "", figures).chip.interference, expected);
+  EXPECT_TRUE(contains(message_with("chip.interference.dma", "1.1", "1"), "more than the whole"));
+  EXPECT_TRUE(contains(message_with("chip.interference.dma", "0", "1"), "is zero"));
+  EXPECT_TRUE(contains(message_with("chip.interference.dma", "-1", "1"), "is negative"));
+  EXPECT_TRUE(contains(message_with("chip.interference.dma", "1", "GB/s"), "has the unit"));
+  EXPECT_TRUE(contains(message_with("chip.interference.gpsmid", "1", "1"), "did you mean gpsimd?"));
+  EXPECT_TRUE(contains(message_with("chip.interference.disk", "1", "1"), "write tensor, vector"));
+}
+
+TEST(Interference, can_be_set_where_the_file_leaves_it_out) {
+  const Machine machine = with_override(switch_machine(), "chip.interference.dma=0.8");
+  EXPECT_EQ(machine.chip.interference[4], 52429);
+  EXPECT_EQ(machine.figure("chip.interference.dma")->confidence, Confidence::given);
+  EXPECT_EQ(overrides_of(machine), std::vector<std::string>{"chip.interference.dma=0.8"});
+  EXPECT_EQ(with_override(machine, "chip.interference.dma=1/2").chip.interference[4], 1 << 15);
+  ASSERT_EQ(override_neighbours(machine).size(), 1u);
+  EXPECT_EQ(override_neighbours(machine)[0].size(), 1u);  // twice 0.8 is more than the whole
+  const auto message = [](const std::string& assignment) {
+    return message_of([&] { with_override(switch_machine(), assignment); });
+  };
+  EXPECT_TRUE(contains(message("chip.interference.dam=0.8"), "did you mean chip.interference.dma"));
+  EXPECT_TRUE(contains(message("chip.interference.dma=2"), "more than the whole"));
+  EXPECT_TRUE(contains(message("chip.interference.dma=fast"), "not a number"));
+}
+
 TEST(Override, refuses_what_is_no_legal_figure) {
   const auto message = [](const std::string& assignment) {
     return message_of([&] { with_override(switch_machine(), assignment); });

@@ -31,6 +31,7 @@ TEST(Interval, InputsAreKnownByTheirKeys) {
   EXPECT_EQ(input_group_of("chip.hbm.bandwidth"), "hbm");
   EXPECT_EQ(input_group_of("scale_up.bandwidth_x"), "links");
   EXPECT_EQ(input_group_of("collectives.rdh_step_latency"), "collective latency");
+  EXPECT_EQ(input_group_of("chip.interference.dma"), "interference");
   EXPECT_EQ(input_group_of("chip.hbm.total"), "");
   EXPECT_EQ(input_group_of("price.per_chip_hour"), "");
 }

@@ -403,7 +403,10 @@ std::shared_ptr<const fold::System> twice(const fold::System& system) {
   const auto shift = [](std::vector<int32_t>& indices, int32_t by) {
     for (int32_t& index : indices) index += index < 0 ? 0 : by;
   };
+  int32_t chips = 0;
+  for (const fold::Rank& rank : system.ranks) chips = std::max(chips, rank.chip + 1);
   for (fold::Rank rank : system.ranks) {
+    rank.chip += chips;
     shift(rank.communicator_of_slot, communicators);
     shift(rank.communicator_of_message, communicators);
     result.ranks.push_back(rank);
@@ -436,6 +439,24 @@ std::shared_ptr<const fold::System> throttled(const fold::System& system, uint64
       rank.changes.push_back({time_ps, int32_t(random() % 200000)});
     }
   }
+  return std::make_shared<const fold::System>(std::move(result));
+}
+
+std::shared_ptr<const fold::System> with_interference(const fold::System& system, uint64_t seed) {
+  std::mt19937_64 random(seed);
+  fold::System result = system;
+  for (int32_t& speed : result.speeds) {
+    speed = random() % 4 == 0 ? 1 << (1 + random() % 15) : 1 + int32_t(random() % 65536);
+  }
+  // Engines that may be slowed differently, a host that never is.
+  for (auto& role : result.roles) {
+    lower::Program program = *role;
+    for (lower::Queue& queue : program.queues) {
+      if (queue.kind == QueueKind::tensor) queue.kind = QueueKind(random() % 6);
+    }
+    role = std::make_shared<const lower::Program>(std::move(program));
+  }
+  fold::mark_private(result);
   return std::make_shared<const fold::System>(std::move(result));
 }
 

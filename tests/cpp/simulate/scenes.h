@@ -75,6 +75,9 @@ std::shared_ptr<const fold::System> throttled(const fold::System& system, uint64
 // The job and a copy of it beside it, on links of its own.
 std::shared_ptr<const fold::System> twice(const fold::System& system);
 
+// The same with speeds of its own while a call moves bytes, and queues of all kinds of engines.
+std::shared_ptr<const fold::System> with_interference(const fold::System& system, uint64_t seed);
+
 // random_system, doubled `doublings` times, with factors and starts of its own for every rank and
 // durations and lags times `stretch`: tiles of many lanes, alike for a while.
 std::shared_ptr<const fold::System> grown(uint64_t seed, int doublings, int64_t stretch);
