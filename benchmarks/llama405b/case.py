@@ -41,7 +41,8 @@ def measure(pods: int, stages: int, odd: str, way: str) -> dict:
         check=True, stdout=subprocess.PIPE, text=True,
         env=os.environ | {
             "PYTHONPATH": os.pathsep.join((root, os.environ.get("PYTHONPATH", ""))),
-            "OMP_WAIT_POLICY": "passive",  # or threads that wait count as work
+            # or threads that wait count as work
+            "OMP_WAIT_POLICY": "passive", "OPENBLAS_NUM_THREADS": "1",
         },
     )  # fmt: skip
     row = json.loads(done.stdout)

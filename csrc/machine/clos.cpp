@@ -161,7 +161,9 @@ class Clos final : public Piece {
     if (link < middle_from_) return (link - edge_from_) / 2 % planes_;
     return (link - middle_from_) / 2 / tops_per_plane_ % planes_;
   }
-  int64_t plane_to(int32_t chip) const override { return place_under_edge(chip) % planes_; }
+  int64_t plane_to(int32_t chip) const override {
+    return int64_t(uint32_t(place_under_edge(chip)) % uint32_t(planes_));
+  }
 
   std::optional<LinkShift> shift_between(int32_t from, int32_t to,
                                          const Alive& alive) const override {
@@ -170,25 +172,26 @@ class Clos final : public Piece {
       if (!alive(2 * chip) || !alive(2 * chip + 1)) return {};
     }
     const auto planes = int32_t(plane_to(to) - plane_to(from));
+    const int32_t tops = 2 * planes * int32_t(fabric_.has_tor ? tops_per_plane_ : 1);
     LinkShift shift{};
-    for (const bool down : {false, true}) {
-      const auto of = [&](Tier up) -> int32_t& { return shift[size_t(up) + size_t(down)]; };
-      of(Tier::nic_up) = 2 * (to - from);
-      of(Tier::tor_up) = 2 * planes;
-      of(Tier::leaf_up) = 2 * planes * int32_t(fabric_.has_tor ? tops_per_plane_ : 1);
+    for (const size_t down : {0, 1}) {
+      shift[size_t(Tier::nic_up) + down] = 2 * (to - from);
+      shift[size_t(Tier::tor_up) + down] = 2 * planes;
+      shift[size_t(Tier::leaf_up) + down] = tops;
     }
     return shift;
   }
 
  private:
+  // In 32 bits: asked for every chip of a job, and what they divide by fits.
   int64_t edge_of(int64_t chip) const {
-    const int64_t server = chip / server_chips_, rail = chip % server_chips_ % fabric_.rails;
-    return server / servers_per_edge_ * fabric_.rails + rail;
+    const auto id = uint32_t(chip), size = uint32_t(server_chips_), rails = uint32_t(fabric_.rails);
+    return int64_t(id / size / uint32_t(servers_per_edge_) * rails + id % size % rails);
   }
   int64_t place_under_edge(int64_t chip) const {
-    const int64_t server = chip / server_chips_;
-    return server % servers_per_edge_ * chips_per_edge_of_server_ +
-           chip % server_chips_ / fabric_.rails;
+    const auto id = uint32_t(chip), size = uint32_t(server_chips_);
+    return int64_t(id / size % uint32_t(servers_per_edge_) * uint32_t(chips_per_edge_of_server_) +
+                   id % size / uint32_t(fabric_.rails));
   }
 
   int32_t edge_node(int64_t edge) const { return int32_t(-1 - edge); }

@@ -111,7 +111,7 @@ std::vector<Tier> Topology::tiers() const {
 std::optional<LinkShift> Topology::shift_between(int32_t from_chip, int32_t to_chip) const {
   if (!fabric_) return {};
   for (const int32_t chip : {from_chip, to_chip}) {
-    if (dead_planes_.contains(fabric_->plane_to(chip))) return {};
+    if (!dead_planes_.empty() && dead_planes_.contains(fabric_->plane_to(chip))) return {};
   }
   return fabric_->shift_between(from_chip, to_chip, {dead_, pod_links_from()});
 }
