@@ -33,7 +33,7 @@ class Job:
         return self.machine.rank_memory_bytes(self.placement.ranks_per_chip)
 
     def check_scenario(self, slow_chips: Sequence[str], faults: Sequence[str]) -> None:
-        """Raises what trnsim.project would for these, before anything runs."""
+        """Raises what trnsim.project would for these, as far as it shows before there is a step."""
         from trnsim import _core
 
         _core.check_scenario(slow_chips, faults, self.machine, self.placement)

@@ -50,10 +50,6 @@ Chips chips_of(const System& system) {
 }
 
 void mark_private(System& system) {
-  if (has_interference(system)) {
-    for (Variable& variable : system.variables) variable.is_private = false;
-    return;
-  }
   constexpr int32_t kNobody = -1, kSeveral = -2;
   std::vector<int32_t> user(system.links.size(), kNobody);
   for (const Variable& variable : system.variables) {
@@ -123,10 +119,11 @@ void check_ranks(const System& system) {
 }
 
 // What a rank of the role takes at most between two ends of calls.
-int128 longest_ps(const lower::Program& program, int32_t factor) {
+int128 longest_ps(const System& system, const lower::Program& program, int32_t factor) {
   int128 total = 0;
   for (const lower::Task& task : program.tasks) {
-    total += int128(task.duration_ps) * std::max(factor, 1 << 16) / (1 << 16);
+    const int32_t speed = slowed_speed(system, program.queues[size_t(task.queue)].kind);
+    total += int128(task.duration_ps) * std::max(factor, 1 << 16) / speed;
   }
   for (const lower::Dep& dep : program.deps) total += dep.lag_ps;
   return total;
@@ -140,10 +137,9 @@ void check_lengths(const System& system) {
     for (const FactorChange& change : rank.changes) factor = std::max(factor, change.factor);
     check_length(rank.start_ps, "the start of chip " + std::to_string(rank.chip));
   }
-  const int32_t slowest = *std::min_element(system.speeds.begin(), system.speeds.end());
   for (size_t role = 0; role < factors.size(); ++role) {
     const lower::Program& program = *system.roles[role];
-    check_length(longest_ps(program, factors[role]) * machine::kFullSpeed / slowest,
+    check_length(longest_ps(system, program, factors[role]),
                  "what role " + program.role + " computes");
   }
   for (const Variable& variable : system.variables) {

@@ -38,7 +38,7 @@ struct Variable {
   int64_t latency_ps = 0;     // L
   int64_t bytes = 0;          // on the critical link; 0 = never enters the network
   std::vector<LinkUse> uses;  // ascending by link
-  bool is_private = false;    // nobody else uses its links, they never change, no interference
+  bool is_private = false;    // nobody else uses its links, and they never change
 };
 
 struct Communicator {
@@ -122,8 +122,8 @@ System make_system(std::shared_ptr<const lower::Program> program, const machine:
                    int64_t used_ranks);
 
 // Sets Variable::is_private: a call is private when no other communicator's variable uses a link of
-// any of its phases (calls on one communicator follow one another), none of these links changes its
-// rate in mid-run, and there is no interference.
+// any of its phases (calls on one communicator follow one another) and none of these links changes
+// its rate in mid-run.
 void mark_private(System& system);
 
 // A copy in which one rank computes at another factor or starts later.

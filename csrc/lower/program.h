@@ -148,8 +148,16 @@ struct CallTemplate {
   std::string algorithm;
   std::vector<PhaseTemplate> phases;
   int64_t record = -1;  // index in the Workload
-  // Of a message that is one step of a collective (ring_steps.h): of which kind.
-  std::optional<workload::CallKind> step_of = {};
+  // Of a message that is one step of a collective (ring_steps.h): what that is.
+  struct Collective {
+    workload::CallKind kind;
+    int32_t group;
+  };
+  std::optional<Collective> step_of = {};
+
+  // As the script has it.
+  workload::CallKind asked_kind() const { return step_of ? step_of->kind : kind; }
+  int32_t asked_group() const { return step_of ? step_of->group : group; }
 };
 
 struct Guess {

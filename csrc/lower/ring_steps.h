@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 // SPDX-FileCopyrightText: The trnsim authors
 //
-// Collectives in step mode: a call whose every phase goes between fixed neighbours becomes messages
-// between them, for validation and for stragglers. All else stays as it is.
+// Collectives in step mode: a call without a root whose every phase goes between fixed neighbours
+// becomes messages between them, for validation and for stragglers. All else stays as it is.
 //
 // A phase of s steps sends its bytes to the next member in s parts, the first ones larger by a byte
 // where they do not divide; ring_both and axis_ring send as much to the member before. Send k waits

@@ -159,7 +159,7 @@ class Runner {
       run.in_steps = stepped->calls[0].step_of.has_value();
       if (run.in_steps) {
         job.roles[0].program = stepped;
-        system = std::make_shared<const fold::System>(fold::make_system(job));
+        system = fold::make_cohorts(job).system;
       }
       run.time_ps = simulate::simulate_step(system, {}).makespan_ps;
       run.uncontended_ps = std::min(run.uncontended_ps, run.time_ps);  // hops that nobody waits for

@@ -39,7 +39,7 @@ Case make_case(std::shared_ptr<const workload::Workload> workload, const Project
   result.used_ranks = is_distributed ? result.placement.ranks : 1;
   result.step = workload::choose_step(workload::find_steps(of), options.step);
   result.step_mode = options.step_mode;
-  result.fold = options.fold && !options.step_mode;
+  result.fold = options.fold;
   result.scenario = options.scenario;
   return result;
 }

@@ -65,7 +65,7 @@ Shares share_step(const simulate::Timeline& timeline, const Sweep& sweep) {
       of_activity[size_t(segment.activity)] += time;
       if (segment.activity != Activity::communication) continue;
       const auto& call = program.calls[size_t(program.tasks[size_t(segment.task)].call)];
-      by_group[group_name(program.groups[size_t(call.group)])] += time;
+      by_group[group_name(program.groups[size_t(call.asked_group())])] += time;
     }
     for (size_t t = 0; t < program.tasks.size(); ++t) {
       const QueueKind kind = program.queues[size_t(program.tasks[t].queue)].kind;
@@ -173,9 +173,9 @@ std::vector<OpShare> rank_ops(const lower::Program& program, const workload::Wor
   std::map<std::string, OpShare> calls;
   for (size_t i = 0; i < program.calls.size(); ++i) {
     const lower::CallTemplate& call = program.calls[i];
-    const std::string kind = workload::call_kind_name(call.step_of.value_or(call.kind));
-    OpShare& row = calls[kind + (call.step_of ? " in steps on " : " on ") +
-                         group_name(program.groups[size_t(call.group)])];
+    OpShare& row = calls[workload::call_kind_name(call.asked_kind()) +
+                         std::string(call.step_of ? " in steps on " : " on ") +
+                         group_name(program.groups[size_t(call.asked_group())])];
     row.count += attribution.call_count[i];
     row.time_ps += attribution.call_ps[i];
   }

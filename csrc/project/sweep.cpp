@@ -238,9 +238,9 @@ void Sweep::add_call(int64_t rank, int32_t task, std::vector<Wait>& waits) const
       found == start_of_call_.end() ? arrival : std::clamp(found->second, arrival, end);
   // A step of a collective waits as the collective would.
   Activity late = Activity::bubble;
-  if (!fold::is_message(call.kind) || call.step_of) {
+  if (!fold::is_message(call.asked_kind())) {
     const fold::Rank& at = timeline_.system->ranks[size_t(rank)];
-    const int32_t group = at.communicator_of_slot[size_t(call.group)];
+    const int32_t group = at.communicator_of_slot[size_t(call.asked_group())];
     const bool is_disturbed = group >= 0 && is_disturbed_[size_t(group)];
     late = is_disturbed ? Activity::stall : Activity::communication;
   }

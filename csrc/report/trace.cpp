@@ -72,7 +72,7 @@ std::string slice_name(const lower::Program& program, const lower::Task& task) {
   if (task.kind == TaskKind::call) {
     const lower::CallTemplate& call = program.calls[size_t(task.call)];
     std::string name = workload::call_kind_name(call.kind);
-    if (call.step_of) name = workload::call_kind_name(*call.step_of) + (" " + name);
+    if (call.step_of) name = workload::call_kind_name(call.asked_kind()) + (" " + name);
     if (!call.algorithm.empty()) name += " (" + call.algorithm + ")";
     return name;
   }

@@ -36,10 +36,6 @@ class ShardLanes final : public Lanes {
     lanes_->release(our_ranks_, our_tasks_, time_ps);
   }
 
-  void change_speeds(const std::vector<int32_t>&, bool, int64_t) override {
-    TRN_ASSERT(false, "no interference on several processes");
-  }
-
   int64_t next_ps() const override { return lanes_->next_ps(); }
   int64_t ended_count() const override { return lanes_->ended_count(); }
   int32_t head(int32_t rank, int32_t queue) const override {

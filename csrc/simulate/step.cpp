@@ -10,7 +10,6 @@
 #include "simulate/network/repair.h"
 #include "simulate/timeline/bulk.h"
 #include "simulate/timeline/reference.h"
-#include "simulate/timeline/timed.h"
 
 namespace trnsim::simulate {
 namespace {
@@ -57,7 +56,6 @@ std::unique_ptr<Lanes> make_lanes(const fold::System& system, const SimulateOpti
   engine = std::string("bulk ") + backend_name(backend);
   if (!why.empty()) engine += " (" + why + ")";
   if (options.exchange != nullptr) return make_shard_lanes(system, backend, options);
-  if (fold::has_interference(system)) return make_timed_lanes(system, backend, options.keep_times);
   return make_bulk_lanes(system, backend, options.keep_times);
 }
 

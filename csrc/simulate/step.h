@@ -10,8 +10,8 @@
 //   advance  to the earliest next entry, end, or moment of a lane
 //
 // A private call, one whose links nobody else uses, needs no event: its end is known when its last
-// member arrives; with interference there is none. Neither does a call without bytes. Everything
-// else goes through Transfers. On several processes (shard.h) each settles its own lanes, then all
+// member arrives; nor does one without bytes. With interference none is private. Everything else
+// goes through Transfers. On several processes (shard.h) each settles its own lanes, then all
 // hear of the calls that concern others.
 #pragma once
 

@@ -156,7 +156,8 @@ std::vector<uint8_t> outside_step(const Workload& workload, const Step& step) {
   std::vector<uint8_t> outside(size_t(step.end - step.begin), 0);
   if (!step.whole) return outside;
   enum { idle, training, gradients } state = idle;
-  std::optional<Pieces> after;  // the optimizer
+  std::optional<Pieces> after;  // the optimizer, of this step or the one before
+  if (step.begin > 0) after.emplace(workload, step.begin - 1);
   const auto take_updates = [&] {
     if (!after) return;
     for (const int64_t i : after->updates()) outside[size_t(i - step.begin)] = 0;

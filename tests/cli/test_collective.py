@@ -79,6 +79,22 @@ def test_the_answer_changes_with_everything_that_it_depends_on():
     assert len(set(times)) == len(times)
 
 
+def test_a_ring_of_1024_ranks_in_steps_takes_as_long_as_the_fluid():
+    ask = [
+        "all_reduce",
+        "--machine",
+        "h100-efa",
+        "--ranks",
+        1024,
+        "-b",
+        "64M",
+        "--algorithm",
+        "ring",
+    ]
+    (fluid,), (steps,) = (collective(*ask, *how)["rows"] for how in ([], ["--collectives", "step"]))
+    assert fluid["time_us"] <= steps["time_us"] <= fluid["time_us"] + 2 * 1023 * 1e-6
+
+
 def test_a_slow_link_slows_what_passes_it():
     ask = ["all_reduce", "--machine", "trn2", "--ranks", 16, "-b", "64M"]
     all_half = ["--set", "scale_up.bandwidth_x=64GB/s", "--set", "scale_up.bandwidth_y=64GB/s"]

@@ -10,7 +10,6 @@
 
 #include "base/error.h"
 #include "simulate/timeline/bulk_view.h"
-#include "simulate/timeline/timed.h"
 
 namespace trnsim::simulate {
 
@@ -19,9 +18,6 @@ int cuda_device_count() { return 0; }
 
 std::unique_ptr<Lanes> make_cuda_lanes(const fold::System&, bool) {
   throw Error(ErrorKind::simulate, "this build has no CUDA", "build with TRNSIM_CUDA=on");
-}
-std::unique_ptr<Lanes> make_timed_cuda_lanes(const fold::System& system, bool keep_times) {
-  return make_cuda_lanes(system, keep_times);
 }
 #endif
 
@@ -32,9 +28,6 @@ bool has_tbb() { return false; }
 
 std::unique_ptr<Lanes> make_tbb_lanes(const fold::System&, bool) {
   throw Error(ErrorKind::simulate, "this build has no TBB", "install libtbb-dev and build again");
-}
-std::unique_ptr<Lanes> make_timed_tbb_lanes(const fold::System& system, bool keep_times) {
-  return make_tbb_lanes(system, keep_times);
 }
 #endif
 
@@ -95,23 +88,6 @@ std::unique_ptr<Lanes> make_bulk_lanes(const fold::System& system, Backend backe
       return make_tbb_lanes(system, keep_times);
     case Backend::cuda:
       return make_cuda_lanes(system, keep_times);
-    case Backend::automatic:
-      break;
-  }
-  return nullptr;
-}
-
-std::unique_ptr<Lanes> make_timed_lanes(const fold::System& system, Backend backend,
-                                        bool keep_times) {
-  switch (backend) {
-    case Backend::cpp:
-      return make_timed_cpp_lanes(system, keep_times);
-    case Backend::omp:
-      return make_timed_omp_lanes(system, keep_times);
-    case Backend::tbb:
-      return make_timed_tbb_lanes(system, keep_times);
-    case Backend::cuda:
-      return make_timed_cuda_lanes(system, keep_times);
     case Backend::automatic:
       break;
   }

@@ -8,11 +8,7 @@
 namespace trnsim::simulate {
 
 std::unique_ptr<Lanes> make_cpp_lanes(const fold::System& system, bool keep_times) {
-  return std::make_unique<bulk_cpp::BulkLanes>(system, keep_times);
-}
-
-std::unique_ptr<Lanes> make_timed_cpp_lanes(const fold::System& system, bool keep_times) {
-  return std::make_unique<bulk_cpp::TimedLanes>(system, keep_times);
+  return bulk_cpp::make_lanes(system, keep_times);
 }
 
 }  // namespace trnsim::simulate

@@ -41,11 +41,7 @@ int cuda_device_count() {
 }
 
 std::unique_ptr<Lanes> make_cuda_lanes(const fold::System& system, bool keep_times) {
-  return std::make_unique<bulk_cuda::BulkLanes>(system, keep_times);
-}
-
-std::unique_ptr<Lanes> make_timed_cuda_lanes(const fold::System& system, bool keep_times) {
-  return std::make_unique<bulk_cuda::TimedLanes>(system, keep_times);
+  return bulk_cuda::make_lanes(system, keep_times);
 }
 
 }  // namespace trnsim::simulate

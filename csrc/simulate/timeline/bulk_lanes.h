@@ -108,10 +108,6 @@ class BulkLanes final : public Lanes {
     }
   }
 
-  void change_speeds(const std::vector<int32_t>&, bool, int64_t) override {
-    TRN_ASSERT(false, "the lanes of a System with interference are others (timed.h)");
-  }
-
   int64_t next_ps() const override { return kNever; }
 
   int64_t ended_count() const override {

@@ -8,11 +8,7 @@
 namespace trnsim::simulate {
 
 std::unique_ptr<Lanes> make_omp_lanes(const fold::System& system, bool keep_times) {
-  return std::make_unique<bulk_omp::BulkLanes>(system, keep_times);
-}
-
-std::unique_ptr<Lanes> make_timed_omp_lanes(const fold::System& system, bool keep_times) {
-  return std::make_unique<bulk_omp::TimedLanes>(system, keep_times);
+  return bulk_omp::make_lanes(system, keep_times);
 }
 
 }  // namespace trnsim::simulate

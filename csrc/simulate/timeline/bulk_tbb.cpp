@@ -9,11 +9,7 @@
 namespace trnsim::simulate {
 
 std::unique_ptr<Lanes> make_tbb_lanes(const fold::System& system, bool keep_times) {
-  return std::make_unique<bulk_tbb::BulkLanes>(system, keep_times);
-}
-
-std::unique_ptr<Lanes> make_timed_tbb_lanes(const fold::System& system, bool keep_times) {
-  return std::make_unique<bulk_tbb::TimedLanes>(system, keep_times);
+  return bulk_tbb::make_lanes(system, keep_times);
 }
 
 }  // namespace trnsim::simulate

@@ -4,6 +4,10 @@
 
 namespace trnsim::simulate {
 
+void Lanes::change_speeds(const std::vector<int32_t>&, bool, int64_t) {
+  TRN_ASSERT(false, "these lanes are not for a System with interference");
+}
+
 QueueIndex index_queues(const lower::Program& program) {
   QueueIndex index;
   index.first.assign(program.queues.size() + 1, 0);

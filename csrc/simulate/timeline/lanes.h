@@ -10,8 +10,7 @@
 // never holds back another.
 //
 // Implementations: reference.h, which walks time event by event; bulk.h, which runs ahead to the
-// next call; and timed.h, the bulk lanes of a System with interference. All give the same
-// picosecond.
+// next call, in another way where there is interference. All give the same picosecond.
 #pragma once
 
 #include <cstdint>
@@ -39,7 +38,7 @@ class Lanes {
                        int64_t time_ps) = 0;
   // With interference: the engines of these ranks run slowed, or at full speed again, from time_ps
   // on, to which every lane has run until nothing more happens at it. No task ends by it at once.
-  virtual void change_speeds(const std::vector<int32_t>& ranks, bool are_slow, int64_t time_ps) = 0;
+  virtual void change_speeds(const std::vector<int32_t>& ranks, bool are_slow, int64_t time_ps);
   // The next time at which something happens without the network; kNever when there is none.
   virtual int64_t next_ps() const = 0;
 

@@ -1,7 +1,15 @@
 // SPDX-License-Identifier: Apache-2.0
 // SPDX-FileCopyrightText: The trnsim authors
 //
-// The lanes of timed.h over thrust::device_vector, once for each device system, as bulk_lanes.h.
+// Bulk lanes of a System with interference: engines that change their speed when flows come and go.
+// Equal to reference.h to the last picosecond; timed_functors.h holds the functor. Over
+// thrust::device_vector, once for each device system, as bulk_lanes.h.
+//
+// A lane runs ahead of network time at the speed that it has, to the first call that the network
+// has not heard of. What it finds there is provisional, and so is the time of that call: the
+// network hears of it at that time, no earlier. When the speed changes, whatever ends later is
+// taken back and found again. So network time stops at calls and flows, not at every task.
+// Every start and end is kept in memory, whether it is asked for or not: 16 bytes a task and rank.
 //
 // A run advances the lanes that had a release, or whose horizon it is. Releases, arrivals and
 // horizons cross between host and device.
@@ -19,7 +27,6 @@
 
 #include "simulate/network/transfers.h"
 #include "simulate/timeline/bulk_lanes.h"
-#include "simulate/timeline/timed.h"
 #include "simulate/timeline/timed_functors.h"
 
 namespace trnsim::simulate::TRNSIM_BULK_TARGET {
@@ -281,5 +288,10 @@ class TimedLanes final : public Lanes {
   Shared<int32_t> due_, arrived_;
   Shared<int64_t> arrival_ps_, release_ps_, next_ps_;
 };
+
+inline std::unique_ptr<Lanes> make_lanes(const fold::System& system, bool keep_times) {
+  if (fold::has_interference(system)) return std::make_unique<TimedLanes>(system, keep_times);
+  return std::make_unique<BulkLanes>(system, keep_times);
+}
 
 }  // namespace trnsim::simulate::TRNSIM_BULK_TARGET

@@ -192,7 +192,7 @@ TEST(RingSteps, ChangesNothingWhereThereIsNothingToStep) {
   }
 }
 
-// Members 0, 1 and 3: no other part of a group of four columns looks like its pairs.
+// Members 0, 1, 2 and 5: the pairs that halve and double are not one pair moved along.
 TEST(RingSteps, KeepsAGroupWhosePartsAreNotAlike) {
   const Script script = one_call({0, 1, 2, 5}, 1 << 20, CallKind::all_reduce);
   const Program program = in_steps_of(script, hopper(), 8, "rdh");

