@@ -344,6 +344,20 @@ TEST(Interference, ADeadlockReadsTheSameFromBothEngines) {
   EXPECT_GT(found, 30);
 }
 
+TEST(Interference, AnIdleEngineMakesNoTaskTooLong) {
+  const auto system = scenes::random_system(3);
+  EXPECT_EQ(bulk(with_speed(*system, 3, 1)).makespan_ps, bulk(system).makespan_ps);
+  auto role = std::make_shared<lower::Program>(*system->roles[0]);
+  role->tasks[0].duration_ps = int64_t(1) << 46;  // 70 s: 53 days at the least speed
+  fold::System longer = *system;
+  longer.roles[0] = role;
+  EXPECT_NO_THROW(fold::check_system(*with_speed(longer, 3, 1)));
+  const auto kind = role->queues[size_t(role->tasks[0].queue)].kind;
+  const auto engine = int(kind) - int(lower::QueueKind::tensor);
+  ASSERT_TRUE(engine >= 0 && engine < 5);
+  EXPECT_THROW(fold::check_system(*with_speed(longer, engine, 1)), Error);
+}
+
 class Nobody final : public Exchange {
   std::vector<int64_t> all_gather(const std::vector<int64_t>& mine) override { return mine; }
 };

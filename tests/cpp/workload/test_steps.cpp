@@ -189,6 +189,21 @@ TEST(Steps, WhatChangesTensorsAfterTheOptimizerIsInside) {
             (std::vector<uint8_t>{1, 0, 0, 0, 0, 0, 0, 0, 1, 1, 1}));
 }
 
+TEST(Steps, AnUpdateAfterAMarkIsInTheStepThatFollows) {
+  const char* lerp = "aten::lerp_.Scalar(self!: float32[8], end: float32[8], weight=0.1f) -> ()";
+  Builder b;
+  const int32_t weight = b.storage(32), average = b.storage(32);
+  for (int step = 0; step < 2; ++step) {
+    b.op(lerp, Phase::other, {{average, step}, {weight, 0}}).no_grad = 1;
+    b.op(kOp, Phase::backward);
+    b.marker(MarkerKind::step, -1);
+  }
+  const auto steps = find_steps(b.workload);
+  ASSERT_EQ(steps.size(), 2u);
+  EXPECT_EQ(outside_step(b.workload, steps[0]), (std::vector<uint8_t>{1, 0, 0}));
+  EXPECT_EQ(outside_step(b.workload, steps[1]), (std::vector<uint8_t>{0, 0, 0}));
+}
+
 TEST(Steps, TokensAreTheFirstEmbeddingOfEachPass) {
   Builder b;
   const char* embed =
