@@ -91,6 +91,8 @@ void bind_projection(py::module_& module) {
       .def_readonly("exposed_by_group_ps", &Projection::exposed_by_group_ps)
       .def_readonly("mfu", &Projection::mfu)
       .def_readonly("mfu_causal", &Projection::mfu_causal)
+      .def_readonly("peak_dtype", &Projection::peak_dtype)
+      .def_readonly("peak_flops", &Projection::peak_flops)
       .def_readonly("model_flops", &Projection::model_flops)
       .def_readonly("parameters", &Projection::parameters)
       .def_readonly("memory_peak_bytes", &Projection::memory_peak_bytes)

@@ -65,7 +65,7 @@ void make_calls(Emission& emission, Program& program, const machine::Machine& ma
   const auto& units = emission.plan->units;
   emission.call_template.assign(units.size(), -1);
   emission.call_queue.resize(units.size());
-  bool is_flat = false;
+  bool is_flat = false, is_plain = false;
   for (size_t i = 0; i < units.size(); ++i) {
     if (units[i].kind != UnitKind::call) continue;
     const workload::Call& call = emission.workload->calls[size_t(units[i].call)];
@@ -80,11 +80,18 @@ void make_calls(Emission& emission, Program& program, const machine::Machine& ma
       const std::string forced = reduces_or_gathers(call.kind) ? algorithm : "";
       program.calls.push_back(make_call(call, shapes->second, machine, forced));
       program.calls.back().record = units[i].record;
-      is_flat |= forced.empty() && program.calls.back().algorithm == "ring" &&
-                 shapes->second.whole.pods > 1;
+      const GroupShape& whole = shapes->second.whole;
+      const bool is_ring = forced.empty() && program.calls.back().algorithm == "ring";
+      is_flat |= is_ring && whole.pods > 1;
+      is_plain |= is_ring && whole.pods == 1 && !whole.is_box && emission.target->is_neuron();
     }
     emission.call_template[i] = found->second;
     emission.call_queue[i] = queue_of(call, collective_streams);
+  }
+  if (is_plain) {
+    program.guesses.push_back({"groups that are no box of chips", "one flat ring",
+                               "what the library does with them is not published; slow for small "
+                               "messages"});
   }
   if (is_flat) {
     program.guesses.push_back({"groups with other places in each pod", "one flat ring",

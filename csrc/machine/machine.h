@@ -201,9 +201,9 @@ std::vector<std::string> overrides_of(const Machine& machine);
 std::vector<std::vector<Machine>> override_neighbours(const Machine& machine);
 // Every bandwidth (links, HBM) or rate of one kind times `factor`, for advice by re-simulation.
 // what: "hbm", "link.x", "link.y", "link.z", "link.switch", "link.cube", "link.nic", "link.fabric",
-// "tensor", "vector", "scalar", "gpsimd", "dma", "host_link", "launch", "latency". Throws
-// MachineError on another word.
-// "tensor" leaves the published peaks, which MFU divides by; "launch" and "latency" divide times.
+// "tensor", "vector", "scalar", "gpsimd", "dma", "host_link", "launch", "latency", "fill". Throws
+// MachineError on another word. "tensor" leaves the published peaks, which MFU divides by;
+// "launch", "latency" (of collectives) and "fill" (of DMA, and drain) divide times.
 // A factor that takes a rate past 64 bits (9.2e18 in its base unit) throws MachineError too.
 Machine scaled(const Machine& machine, const std::string& what, Rational factor);
 // The words of `scaled` that mean something on this machine.

@@ -72,10 +72,10 @@ const std::vector<Lever>& levers() {
       {"dma", true, {"chip.neuroncore.dma_descriptor_latency"}},
       {"host_link", false, {"server.host_link_bandwidth"}},
       {"launch", true, {"chip.neuroncore.launch_latency", "chip.gpu.host_launch_latency"}},
-      {"latency",
+      {"latency", true, {"scale_up.hop_latency", "fabric.step_latency", "collectives.*_latency"}},
+      {"fill",
        true,
-       {"scale_up.hop_latency", "fabric.step_latency", "collectives.*_latency",
-        "chip.neuroncore.fill_latency", "chip.neuroncore.drain_latency",
+       {"chip.neuroncore.fill_latency", "chip.neuroncore.drain_latency",
         "chip.neuroncore.dge_latency"}},
   };
   return kLevers;
@@ -169,6 +169,7 @@ std::vector<std::vector<Machine>> override_neighbours(const Machine& machine) {
     if (figure.source != kSetByHand) continue;
     auto& of = neighbours.emplace_back();
     if (figure.unit == "word" || figure.unit == "list") continue;
+    if (Rational::parse(figure.value).numerator == 0) continue;  // half and twice are the same
     for (const Rational factor : {Rational{1, 2}, Rational{2, 1}}) {
       std::vector<Figure> figures = machine.figures;
       try {

@@ -37,7 +37,8 @@ const Knob kKnobs[] = {
     {"link.fabric", "links", "twice the bandwidth between switches", false, {tor_up, leaf_up}},
     {"host_link", "host link", "twice the bandwidth to the host", false, {}},
     {"launch", "host", "no launch cost", true, {}},
-    {"latency", "links", "no latency of collective steps, hops, fill and drain", true, {}},
+    {"latency", "links", "no latency of collective steps and hops", true, {}},
+    {"fill", "memory", "no latency of DMA before and after an op", true, {}},
 };
 
 }  // namespace

@@ -95,7 +95,12 @@ void add_guesses(const Case& of, const machine::Machine& machine, const lower::P
                    " chips used: the script is not distributed",
                "rates, cost and MFU count the used chips only"});
   }
-  if (of.step.creates_state) {
+  const auto is_new_state = [&](const workload::Storage& storage) {
+    return storage.kind == workload::StorageKind::optimizer_state &&
+           storage.born >= of.step.begin && storage.born < of.step.end;
+  };
+  if (of.step.creates_state &&
+      std::any_of(workload.storages.begin(), workload.storages.end(), is_new_state)) {
     add_guess(projection, {"step", "first step: optimizer state is created in it",
                            "later steps do not allocate and fill that state"});
   }

@@ -59,6 +59,8 @@ struct Projection {
   std::map<std::string, double> engine_busy;           // fraction of the step, mean over ranks
   std::map<std::string, int64_t> exposed_by_group_ps;  // by group name
   std::optional<double> mfu, mfu_causal;
+  std::string peak_dtype;  // of most FLOPs, whose published dense peak of a chip MFU divides by
+  double peak_flops = 0;   // of a chip; 0 where MFU is not known
   double model_flops = 0;  // of the step, all ranks
   int64_t parameters = 0;
   int64_t memory_peak_bytes = 0, memory_capacity_bytes = 0;
@@ -107,7 +109,7 @@ struct ProjectOptions {
   int64_t tokens_per_step = -1, samples_per_step = -1;  // -1: counted in the Workload
   int64_t top = 10;
   bool advise = true, interval = true;
-  bool fold = true;  // simulate one rank of each class; the same result either way
+  bool fold = true;        // simulate one rank of each class; the same result either way
   bool step_mode = false;  // collectives in steps, as lower/ring_steps.h says; nothing is folded
   Scenario scenario;
   std::shared_ptr<Progress> progress;  // or null

@@ -80,6 +80,8 @@ void add_flops(const fold::System& system, const machine::Machine& machine,
   } else {
     const double available =
         double(projection.chips_used) * peak->second.to_double() * seconds(projection.step_ps);
+    projection.peak_dtype = dtype;
+    projection.peak_flops = peak->second.to_double();
     projection.mfu = double(flops) / available;
     projection.mfu_causal = double(causal) / available;
   }

@@ -82,6 +82,9 @@ void classify_storages(Workload& workload) {
       storage.kind = StorageKind::gradient;
     else if (life.made_in == Phase::optimizer && (kept || lives_into(storage, optimizer_ends)))
       storage.kind = StorageKind::optimizer_state;
+    else if (forward && kept && optimizer_ends.size() > 1 &&
+             storage.born <= optimizer_ends[optimizer_ends.size() - 2])
+      storage.kind = StorageKind::buffer;  // a copy of the parameters: no backward frees it
     else if (forward && lives_into(storage, backward))
       storage.kind = StorageKind::activation;
     else if (life.sent)

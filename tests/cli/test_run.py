@@ -315,6 +315,12 @@ def test_steps_that_differ_in_shape_are_reported_with_a_percentile(tmp_path):
     assert fast["effect"].endswith(said.format(75, 0, 2))
 
 
+def test_a_first_step_that_makes_state_says_so(tmp_path):
+    text = VARIED.format(rows=[64] * 3).replace("SGD", "AdamW")
+    assert "first step" in guesses_of(tmp_path, text, "--step", "0")["step"]["value"]
+    assert "step" not in guesses_of(tmp_path, text)
+
+
 def test_steps_of_one_shape_are_not_reported(tmp_path):
     assert "steps differ in shape" not in guesses_of(tmp_path, VARIED.format(rows=[64] * 5))
 

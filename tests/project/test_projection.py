@@ -398,9 +398,9 @@ def test_contradictions_are_refused_with_what_to_do():
         trnsim.simulate("trn2", ranks=2**32)
 
 
-def test_another_step_can_be_chosen_and_the_first_says_that_it_makes_state():
+def test_another_step_can_be_chosen_and_one_that_makes_no_state_says_nothing():
     first = quick(train(), step=0)
-    assert any("first step" in value for _, value, _ in first.figures.guesses)
+    assert not any("first step" in value for _, value, _ in first.figures.guesses)
     assert first.figures.workload_hash == quick(train()).figures.workload_hash
 
 
@@ -431,3 +431,21 @@ def test_eight_ranks_project_on_every_kind_of_placement(machine, options):
     assert 0 < p.interval_low_ps <= p.step_ps <= p.interval_high_ps
     links = [advice for advice in p.advice if "link" in advice.change]
     assert bool(links) == (options["chips"] > 1)
+
+
+def test_a_latency_of_zero_is_not_said_to_be_without_effect():
+    without = trnsim.project(
+        train(), "trn2", interval=False, overrides=["chip.neuroncore.fill_latency=0ns"]
+    )
+    assert without.figures.step_ps < trnsim.project(train(), "trn2", interval=False).figures.step_ps
+    assert without.figures.idle_overrides == []
+
+
+def test_the_peak_that_mfu_divides_by_is_named():
+    of_it = quick(train())
+    peak = of_it.to_dict()["mfu_peak"]
+    seconds = of_it.step_time_s
+    assert peak["flops_per_s_per_chip"] * seconds * of_it.figures.mfu == pytest.approx(
+        of_it.figures.model_flops
+    )
+    assert f"published dense peak in {peak['dtype']}" in str(of_it)

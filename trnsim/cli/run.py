@@ -148,8 +148,7 @@ def _explain(captured: Any) -> None:
 
     if isinstance(captured.exception, torch.OutOfMemoryError):
         print(
-            "trnsim: the model is too large for the device: use more chips and shard it, or "
-            "--no-oom to see by how much",
+            "trnsim: the model is too large for the device: --no-oom shows by how much",
             file=sys.stderr,
         )
 

@@ -5,6 +5,7 @@
 from __future__ import annotations
 
 import os
+import sys
 from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -307,20 +308,22 @@ def _job_of(
     if counts["chips"] is None and counts["ranks"] is None:
         counts["ranks"] = world
     if not isinstance(machine, _core.Machine):
-        machine = make_job(os.fspath(machine), overrides=overrides).machine
-        overrides = ()
+        machine = os.fspath(machine)
+    machine = make_job(machine, overrides=overrides).machine
     try:
-        job = make_job(machine, overrides=overrides, **counts)
+        job = make_job(machine, **counts)
     except MachineError as error:
         if world == 1:
             raise
         raise MachineError(f"{error}; the script ran as {world} ranks{_holders(world)}") from None
     if world not in (1, job.placement.ranks):
         place = job.placement
+        enough = f"as many chips as hold {world}{_holders(world)}"
+        if counts["ranks_per_chip"] and world % place.ranks_per_chip == 0:
+            enough = f"--chips {world // place.ranks_per_chip}"
         raise ProjectError(
             f"the script ran as {world} ranks, but {place.chips} chips hold {place.ranks}: run it "
-            f"again with --chips {place.chips}, or give as many chips as hold {world}"
-            f"{_holders(world)}"
+            f"again as {place.ranks} ranks, or give {enough}"
         )
     return job
 
@@ -368,4 +371,9 @@ def _project(
             step_mode=is_step_mode(asked["collectives"]),
             **{**given, **counts, **options},
         )
+    if (
+        os.environ.get("TRNSIM_DEVICE") == "cuda"
+        and "cuda" not in run.timeline.engine.split(" (")[0]
+    ):
+        print(f"trnsim: TRNSIM_DEVICE=cuda, but this ran on {run.timeline.engine}", file=sys.stderr)
     return Projection(run, asked)

@@ -24,6 +24,13 @@ PROMISED = (
 )  # fmt: skip
 
 
+def _peak(p: Any) -> dict[str, Any] | None:
+    """What MFU divides by: the published dense peak of a chip."""
+    if p.mfu is None:
+        return None
+    return {"dtype": p.peak_dtype, "flops_per_s_per_chip": p.peak_flops}
+
+
 def to_json(projection: Projection) -> dict[str, Any]:
     """The projection as plain numbers, strings, lists and dicts."""
     import trnsim
@@ -46,6 +53,7 @@ def to_json(projection: Projection) -> dict[str, Any]:
         "exposed_by_group": {k: v / 1e12 for k, v in p.exposed_by_group_ps.items()},
         "mfu": p.mfu,
         "mfu_causal": p.mfu_causal,
+        "mfu_peak": _peak(p),
         "model_flops": p.model_flops,
         "parameters": p.parameters or None,
         "memory_peak_bytes": p.memory_peak_bytes,

@@ -191,7 +191,10 @@ def _mfu(p: Any) -> str:
     causal = ""
     if p.mfu_causal is not None and abs(p.mfu_causal - p.mfu) > 5e-5:
         causal = f" ({words.percent(p.mfu_causal)} with causal attention halved)"
-    return f"{words.percent(p.mfu)} of the published dense peak{causal}"
+    peak = (
+        f"{words.count(p.peak_flops, 'FLOP/s')} a chip, the published dense peak in {p.peak_dtype}"
+    )
+    return f"{words.percent(p.mfu)} of {peak}{causal}"
 
 
 def _short(name: str) -> str:

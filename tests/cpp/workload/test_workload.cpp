@@ -53,6 +53,21 @@ TEST(Workload, StoragesAreClassifiedByUse) {
   EXPECT_EQ(kind(s.scratch), StorageKind::temporary);
 }
 
+TEST(Workload, ACopyThatNoBackwardFreesIsABuffer) {
+  Training s;
+  const int32_t average = s.b.storage(2 * kMiB), loss = s.b.storage(512);
+  s.b.op(kRelu, Phase::forward, {{s.p, 0}, {average, 1}});
+  for (int step = 0; step < 2; ++step) {
+    if (step == 1) s.b.op(kRelu, Phase::forward, {{s.p, 0}, {loss, 1}});
+    s.b.op(kRelu, Phase::backward, {{average, 1}, {s.g, 1}});
+    s.b.marker(MarkerKind::optimizer_end, 7);
+  }
+  s.b.workload.storages[size_t(loss)].born = int64_t(s.b.workload.records.size()) - 3;
+  classify_storages(s.b.workload);
+  EXPECT_EQ(s.b.workload.storages[size_t(average)].kind, StorageKind::buffer);
+  EXPECT_EQ(s.b.workload.storages[size_t(loss)].kind, StorageKind::activation);
+}
+
 TEST(Workload, ABucketThatIsNoGradientIsCommunication) {
   Training s;
   const int32_t bucket = s.b.storage(kMiB);
