@@ -31,6 +31,15 @@ def _peak(p: Any) -> dict[str, Any] | None:
     return {"dtype": p.peak_dtype, "flops_per_s_per_chip": p.peak_flops}
 
 
+def _advice(advice: Any) -> dict[str, Any]:
+    return {
+        "change": advice.change,
+        "relieves": advice.relieves,
+        "step_time_s": advice.step_ps / 1e12,
+        "gain": advice.gain,
+    }
+
+
 def to_json(projection: Projection) -> dict[str, Any]:
     """The projection as plain numbers, strings, lists and dicts."""
     import trnsim
@@ -72,15 +81,7 @@ def to_json(projection: Projection) -> dict[str, Any]:
         "bottleneck": p.bottleneck,
         "bottleneck_kind": p.bottleneck_kind,
         "bottleneck_share": p.bottleneck_share,
-        "advice": [
-            {
-                "change": a.change,
-                "relieves": a.relieves,
-                "step_time_s": a.step_ps / 1e12,
-                "gain": a.gain,
-            }
-            for a in p.advice
-        ],
+        "advice": [_advice(advice) for advice in p.advice],
         "top_ops": [_op(op, p.step_ps) for op in p.top_ops],
         "top_modules": [_module(m, p.step_ps) for m in p.top_modules],
         "outside_step_s": p.outside_step_ps / 1e12,
