@@ -296,7 +296,6 @@ void complete(const Job& job, const Made& made, System& system) {
     variable.uses = uses[load];
   }
   mark_private(system);
-  check_system(system);
 }
 
 }  // namespace trnsim::fold
