@@ -3,8 +3,9 @@
 """A step of Llama-405B's shape on 400,000 chips, folded; on 4,096 chips beside every rank of it.
 
 step.py says what the step is. Where both ways run, every task of every rank must end at the same
-picosecond: a difference is an error. CPU seconds, the fold with its topology, of what is only folded
-the median of five runs; peak memory is that of the whole process, in the rows of both ways with all times of all ranks.
+picosecond: a difference is an error. CPU seconds, the fold with its topology; where classes alone
+run, the median of five. Peak memory is that of the whole process, in the rows of both ways with all
+times of all ranks.
 """
 
 import json

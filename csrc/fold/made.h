@@ -37,7 +37,7 @@ struct Made {
 Made make_blocks(const Job& job, const Layout& layout, const Blocks& blocks, Profiles& profiles,
                  bool has_all_links);
 
-// Gives the System, made for a job of the same shape, what it is without. Whoever runs it checks it.
+// Gives the System, made for a job of the same shape, what it is without. Who runs it checks it.
 void complete(const Job& job, const Made& made, System& system);
 
 }  // namespace trnsim::fold
