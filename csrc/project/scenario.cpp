@@ -49,14 +49,17 @@ std::string from_when(int64_t time_ps) {
   return time_ps == 0 ? "" : " from " + number(double(time_ps) * 1e-9) + " ms on";
 }
 
+void check_chip(const ChipFault& fault, int64_t chips) {
+  TRN_CHECK(fault.chip >= 0 && fault.chip < chips, project,
+            "no rank is on chip " + std::to_string(fault.chip),
+            "the job uses chips 0 to " + std::to_string(chips - 1));
+}
+
 void add_chips(const Scenario& scenario, fold::Job& job) {
   std::map<int64_t, fold::OddRank> odd;  // by rank
   for (const ChipFault& fault : scenario.chips) {
     const int64_t first = fault.chip * job.placement.ranks_per_chip;
-    TRN_CHECK(fault.chip >= 0 && first < job.rank_count, project,
-              "no rank is on chip " + std::to_string(fault.chip),
-              "the job uses chips 0 to " +
-                  std::to_string((job.rank_count - 1) / job.placement.ranks_per_chip));
+    check_chip(fault, (job.rank_count - 1) / job.placement.ranks_per_chip + 1);
     const int64_t end = std::min(first + job.placement.ranks_per_chip, job.rank_count);
     for (int64_t rank = first; rank < end; ++rank) {
       fold::OddRank& at = odd[rank];
@@ -146,10 +149,7 @@ Scenario parse_scenario(const std::vector<std::string>& slow_chips,
 }
 
 void check_scenario(const Scenario& scenario, const machine::Machine& machine, int64_t chips) {
-  for (const ChipFault& fault : scenario.chips) {
-    TRN_CHECK(fault.chip < chips, project, "no rank is on chip " + std::to_string(fault.chip),
-              "the job uses chips 0 to " + std::to_string(chips - 1));
-  }
+  for (const ChipFault& fault : scenario.chips) check_chip(fault, chips);
   if (scenario.links.empty()) return;
   machine::Conditions conditions;
   for (const TimedLinkFault& at : scenario.links) conditions.faults.push_back(at.fault);

@@ -72,8 +72,8 @@ std::vector<int64_t> simulate_share(const Case& of,
   };
   const int hardware = int(std::max(1u, std::thread::hardware_concurrency()));
   // Unfolded, each takes the memory of all its ranks, and of all steps of collectives.
-  const int64_t kUnfoldedRanks = of.step_mode ? 1 : 1 << 18;
-  const int64_t room = of.fold ? hardware : std::max<int64_t>(1, kUnfoldedRanks / of.used_ranks);
+  const int64_t ranks = of.step_mode ? 1 : 1 << 18;
+  const int64_t room = of.fold ? hardware : std::max<int64_t>(1, ranks / of.used_ranks);
   const int count = int(std::min({int64_t(machines.size()), int64_t(hardware), room}));
   std::vector<std::thread> pool;
   for (int i = 1; i < count; ++i) pool.emplace_back(work);

@@ -24,6 +24,7 @@
 #include "simulate/systems/device.h"
 #include "simulate/timeline/bulk.h"
 #include "simulate/timeline/bulk_view.h"
+#include "simulate/timeline/device_tables.h"
 #include "simulate/timeline/kept_times.h"
 #include "simulate/timeline/tile_states.h"
 
@@ -58,10 +59,10 @@ class BulkLanes final : public Lanes {
         tables_(make_lane_tables(system, keep_times)),
         tiling_(make_tiling(system, tables_)),
         active_(tiling_.tiles.size()),
-        is_active_(tiling_.tiles.size(), 1) {
+        is_active_(tiling_.tiles.size(), 1),
+        on_device_(tables_, tiling_) {
     std::iota(active_.begin(), active_.end(), 0);
     make_state();
-    upload_tables();
     // With every time kept, most of the work is to write them down.
     if (kHostMemory && !keep_times) {
       states_ = std::make_unique<TileStates>(tables_, system, tiling_.tiles);
@@ -129,12 +130,7 @@ class BulkLanes final : public Lanes {
     const LaneState* state = state_of(tile);
     const int32_t first = state != nullptr ? state->heads[size_t(queue)]
                                            : element(heads_, tiling_.at_queue(rank, queue));
-    const RoleTable& role = role_of(tile);
-    int32_t ended = 0;
-    for (int32_t task = 0; task < std::min(first, role.task_count); ++task) {
-      ended += tables_.tasks[size_t(role.task_begin + task)].queue == queue;
-    }
-    return ended;
+    return tables_.count_before(role_of(tile), queue, first);
   }
   bool head_started(int32_t rank, int32_t queue) const override {
     const LaneState* state = state_of(tiling_.lane_of_rank[size_t(rank)] / kTileLanes);
@@ -185,10 +181,6 @@ class BulkLanes final : public Lanes {
         free_ps[at] = system_.ranks[rank].start_ps;
       }
     }
-    load(factors_, tiling_.factors);
-    load(first_change_, tiling_.first_change);
-    load(change_ps_, tiling_.change_ps);
-    load(change_factors_, tiling_.change_factors);
     load(heads_, heads);
     load(free_ps_, free_ps);
     keys_.resize(size_t(tiling_.queue_size));
@@ -202,25 +194,9 @@ class BulkLanes final : public Lanes {
     release_ps_.assign(size_t(tiling_.call_size), kNone);
   }
 
-  void upload_tables() {
-    load(roles_device_, tables_.roles);
-    load(tasks_device_, tables_.tasks);
-    load(deps_device_, tables_.deps);
-    load(call_queues_device_, tables_.call_queues);
-    load(tiles_device_, tiling_.tiles);
-  }
-
   BulkView view() {
     BulkView view;
-    view.roles = raw(roles_device_);
-    view.tasks = raw(tasks_device_);
-    view.deps = raw(deps_device_);
-    view.call_queues = raw(call_queues_device_);
-    view.tiles = raw(tiles_device_);
-    view.factors = raw(factors_);
-    view.first_change = raw(first_change_);
-    view.change_ps = raw(change_ps_);
-    view.change_factors = raw(change_factors_);
+    on_device_.show(view);
     view.heads = raw(heads_);
     view.started = raw(started_);
     view.free_ps = raw(free_ps_);
@@ -265,14 +241,10 @@ class BulkLanes final : public Lanes {
   std::vector<TileRun> runs_;
   std::unique_ptr<TileStates> states_;  // null where every tile is the functor's
 
-  Device<RoleTable> roles_device_;
-  Device<TaskRow> tasks_device_;
-  Device<DepRow> deps_device_;
-  Device<int32_t> call_queues_device_, factors_, heads_, keys_;
-  Device<int32_t> first_change_, change_factors_;
-  Device<Tile> tiles_device_;
+  DeviceTables on_device_;
+  Device<int32_t> heads_, keys_;
   Device<uint8_t> started_;
-  Device<int64_t> change_ps_, free_ps_, base_ps_, times_ps_, ended_;
+  Device<int64_t> free_ps_, base_ps_, times_ps_, ended_;
   Device<uint64_t> hashes_;
   Shared<int32_t> arrived_;
   Shared<int64_t> arrival_ps_, release_ps_;

@@ -199,6 +199,12 @@ class RoleMaker {
 
 }  // namespace
 
+int32_t LaneTables::count_before(const RoleTable& role, int32_t queue, int32_t head) const {
+  const auto first = tasks.begin() + role.task_begin;
+  return int32_t(std::count_if(first, first + std::min(head, role.task_count),
+                               [&](const TaskRow& task) { return task.queue == queue; }));
+}
+
 LaneTables make_lane_tables(const fold::System& system, bool keep_times) {
   LaneTables tables;
   for (size_t role = 0; role < system.roles.size(); ++role) {

@@ -62,6 +62,9 @@ struct LaneTables {
   // kept.
   std::vector<int64_t> first_reader;
   std::vector<int32_t> readers;
+
+  // Tasks of the role's queue that stand before `head`.
+  int32_t count_before(const RoleTable& role, int32_t queue, int32_t head) const;
 };
 
 // keep_times: a slot for every start and end. Throws SimulateError beyond 32,767 queues.

@@ -39,10 +39,11 @@ class TimedLanes final : public Lanes {
       : system_(system),
         keep_times_(keep_times),
         tables_(make_lane_tables(system, true)),
-        tiling_(make_tiling(system, tables_)) {
-    load_tables();
+        tiling_(make_tiling(system, tables_)),
+        on_device_(tables_, tiling_) {
     load_queues();
     make_state();
+    make_view();
   }
 
   void run(int64_t now_ps, std::vector<Arrival>& arrivals) override {
@@ -53,7 +54,7 @@ class TimedLanes final : public Lanes {
     for (size_t lane = 0; lane < next_ps_.host.size(); ++lane) {
       if (next_ps_.host[lane] <= now_ps) due_.host.push_back(int32_t(lane));
     }
-    on_due_lanes(AdvanceTimed{view(), nullptr, now_ps});
+    on_due_lanes(AdvanceTimed{view_, nullptr, now_ps});
     collect(arrivals);
   }
 
@@ -74,7 +75,7 @@ class TimedLanes final : public Lanes {
     if (ranks.empty()) return;
     due_.host.clear();
     for (const int32_t rank : ranks) due_.host.push_back(tiling_.lane_of_rank[size_t(rank)]);
-    on_due_lanes(ChangeSpeed{view(), nullptr, time_ps, are_slow});
+    on_due_lanes(ChangeSpeed{view_, nullptr, time_ps, are_slow});
   }
 
   int64_t next_ps() const override { return soonest_ps_; }
@@ -86,12 +87,7 @@ class TimedLanes final : public Lanes {
 
   int32_t head(int32_t rank, int32_t queue) const override {
     const RoleTable& role = role_of(tiling_.lane_of_rank[size_t(rank)]);
-    const int32_t first = element(heads_, tiling_.at_queue(rank, queue));
-    int32_t ended = 0;
-    for (int32_t task = 0; task < std::min(first, role.task_count); ++task) {
-      ended += tables_.tasks[size_t(role.task_begin + task)].queue == queue;
-    }
-    return ended;
+    return tables_.count_before(role, queue, element(heads_, tiling_.at_queue(rank, queue)));
   }
   bool head_started(int32_t rank, int32_t queue) const override {
     return element(started_, tiling_.at_queue(rank, queue)) != 0;
@@ -124,18 +120,6 @@ class TimedLanes final : public Lanes {
   }
   static size_t at_call(const Tile& tile, int32_t queue, int32_t lane) {
     return size_t(tile.call_base + int64_t(queue) * kTileLanes + lane);
-  }
-
-  void load_tables() {
-    load(roles_, tables_.roles);
-    load(tasks_, tables_.tasks);
-    load(deps_, tables_.deps);
-    load(call_queues_, tables_.call_queues);
-    load(tiles_, tiling_.tiles);
-    load(factors_, tiling_.factors);
-    load(first_change_, tiling_.first_change);
-    load(change_ps_, tiling_.change_ps);
-    load(change_factors_, tiling_.change_factors);
   }
 
   // Speeds, and the tasks of queues from last to first.
@@ -194,17 +178,9 @@ class TimedLanes final : public Lanes {
   }
 
   // Pointers that stay: no array changes its size.
-  const TimedView& view() {
+  void make_view() {
     TimedView& view = view_;
-    view.roles = raw(roles_);
-    view.tasks = raw(tasks_);
-    view.deps = raw(deps_);
-    view.call_queues = raw(call_queues_);
-    view.tiles = raw(tiles_);
-    view.factors = raw(factors_);
-    view.first_change = raw(first_change_);
-    view.change_ps = raw(change_ps_);
-    view.change_factors = raw(change_factors_);
+    on_device_.show(view);
     view.previous = raw(previous_);
     view.last = raw(last_);
     view.speeds = raw(speeds_);
@@ -224,7 +200,6 @@ class TimedLanes final : public Lanes {
     view.arrival_ps = arrival_ps_.data();
     view.release_ps = release_ps_.data();
     view.next_ps = next_ps_.data();
-    return view;
   }
 
   template <typename Work>
@@ -277,14 +252,11 @@ class TimedLanes final : public Lanes {
   std::vector<int32_t> released_;  // lanes, since the last run
   int64_t soonest_ps_ = 0;
 
-  Device<RoleTable> roles_;
-  Device<TaskRow> tasks_;
-  Device<DepRow> deps_;
-  Device<Tile> tiles_;
-  Device<int32_t> call_queues_, factors_, first_change_, change_factors_, previous_, last_, speeds_;
+  DeviceTables on_device_;
+  Device<int32_t> previous_, last_, speeds_;
   Device<int32_t> heads_, keys_, cut_, posted_, ahead_;
   Device<uint8_t> started_, is_slow_;
-  Device<int64_t> change_ps_, begin_ps_, since_ps_, work_ps_, times_ps_, ended_;
+  Device<int64_t> begin_ps_, since_ps_, work_ps_, times_ps_, ended_;
   Shared<int32_t> due_, arrived_;
   Shared<int64_t> arrival_ps_, release_ps_, next_ps_;
 };

@@ -11,6 +11,7 @@
 #include "base/error.h"
 #include "fold/refine.h"
 #include "jobs.h"
+#include "same_times.h"
 #include "simulate/scenes.h"
 #include "simulate/timeline.h"
 
@@ -29,20 +30,8 @@ Timeline run(const std::shared_ptr<const System>& system, simulate::Engine engin
 
 // Every start and end of every rank, and every time of every call, is its class's.
 void expect_same(const Timeline& unfolded, const Timeline& folded, const Cohorts& cohorts) {
-  EXPECT_EQ(folded.hash, unfolded.hash);
-  EXPECT_EQ(folded.makespan_ps, unfolded.makespan_ps);
+  expect_same_tasks(unfolded, folded, cohorts);
   int64_t different = 0;
-  for (size_t rank = 0; rank < unfolded.system->ranks.size(); ++rank) {
-    const int64_t own = unfolded.first_task[rank];
-    const int64_t count = unfolded.first_task[rank + 1] - own;
-    const int64_t shown = folded.first_task[size_t(cohorts.class_of_rank[rank])];
-    for (int64_t task = 0; task < count; ++task) {
-      const size_t a = size_t(own + task), b = size_t(shown + task);
-      different += unfolded.starts_ps[a] != folded.starts_ps[b];
-      different += unfolded.ends_ps[a] != folded.ends_ps[b];
-    }
-  }
-  EXPECT_EQ(different, 0);
   using Call = std::pair<int32_t, int64_t>;
   const auto times = [](const simulate::CallSpan& span) {
     return std::tuple(span.call, span.first_arrival_ps, span.start_ps, span.end_ps, span.entry_ps,

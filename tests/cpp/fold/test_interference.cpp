@@ -8,6 +8,7 @@
 
 #include "fold/refine.h"
 #include "jobs.h"
+#include "same_times.h"
 #include "simulate/scenes.h"
 #include "simulate/timeline.h"
 #include "training.h"
@@ -22,22 +23,6 @@ Timeline run(const std::shared_ptr<const System>& system,
   simulate::SimulateOptions options;
   options.engine = engine;
   return simulate_step(system, options);
-}
-
-void expect_same(const Timeline& unfolded, const Timeline& folded, const Cohorts& cohorts) {
-  EXPECT_EQ(folded.hash, unfolded.hash);
-  EXPECT_EQ(folded.makespan_ps, unfolded.makespan_ps);
-  int64_t different = 0;
-  for (size_t rank = 0; rank < unfolded.system->ranks.size(); ++rank) {
-    const int64_t own = unfolded.first_task[rank];
-    const int64_t shown = folded.first_task[size_t(cohorts.class_of_rank[rank])];
-    for (int64_t task = 0; task < unfolded.first_task[rank + 1] - own; ++task) {
-      const size_t a = size_t(own + task), b = size_t(shown + task);
-      different += unfolded.starts_ps[a] != folded.starts_ps[b];
-      different += unfolded.ends_ps[a] != folded.ends_ps[b];
-    }
-  }
-  EXPECT_EQ(different, 0);
 }
 
 // So many neighbours on a chip. Those of the last one may be fewer.
@@ -59,7 +44,7 @@ TEST(FoldedInterference, IsUnfoldedToTheLastPicosecond) {
     check_fold(*system, cohorts);
     const Timeline unfolded = run(system);
     const bool by_reference = seed % 8 == 0 && cohorts.system->ranks.size() < 32;
-    expect_same(
+    expect_same_tasks(
         unfolded,
         run(cohorts.system, by_reference ? simulate::Engine::reference : simulate::Engine::bulk),
         cohorts);
@@ -79,7 +64,7 @@ TEST(FoldedInterference, ARandomSystemAndItsCopyFoldIntoOne) {
     const auto system = scenes::twice(*single);
     const Cohorts cohorts = fold_system(system);
     EXPECT_LE(cohorts.system->ranks.size(), single->ranks.size());
-    expect_same(run(system), run(cohorts.system), cohorts);
+    expect_same_tasks(run(system), run(cohorts.system), cohorts);
     if (HasFailure()) return;
   }
 }
@@ -120,7 +105,7 @@ TEST(FoldedInterference, NeighboursOnAChipTellRanksApart) {
   const Timeline unfolded = run(system);
   EXPECT_EQ(unfolded.ends_ps[0], 8000);
   EXPECT_EQ(unfolded.ends_ps.back(), 6000);
-  expect_same(unfolded, run(cohorts.system), cohorts);
+  expect_same_tasks(unfolded, run(cohorts.system), cohorts);
 
   Cohorts bad = cohorts;
   auto quotient = std::make_shared<System>(*cohorts.system);
@@ -148,7 +133,7 @@ TEST(FoldedInterference, OneMouldServesEverySpeed) {
       const Cohorts cast = mould.cast(*each), full = fold_system(every, 64, false);
       EXPECT_EQ(cast.class_of_rank, full.class_of_rank);
       const Timeline unfolded = run(every);
-      expect_same(unfolded, run(cast.system), cast);
+      expect_same_tasks(unfolded, run(cast.system), cast);
       if (HasFailure()) return;
       hashes.push_back(unfolded.hash);
     }
