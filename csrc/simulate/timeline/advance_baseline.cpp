@@ -14,13 +14,19 @@ namespace trnsim::simulate {
 namespace avx2 {
 TileWork work();
 }
+namespace avx512 {
+TileWork work();
+}
 #endif
 
 TileWork work_for_this_processor() {
 #if defined(__x86_64__)
-  const char* asked = std::getenv("TRNSIM_CPU");
-  const bool is_baseline = asked != nullptr && std::string_view(asked) == "baseline";
-  if (!is_baseline && __builtin_cpu_supports("avx2")) return avx2::work();
+  const char* set = std::getenv("TRNSIM_CPU");
+  const std::string_view asked = set == nullptr ? "" : set;
+  const bool has_avx512 = __builtin_cpu_supports("avx512f") && __builtin_cpu_supports("avx512vl") &&
+                          __builtin_cpu_supports("avx512dq") && __builtin_cpu_supports("avx512bw");
+  if (has_avx512 && asked != "baseline" && asked != "avx2") return avx512::work();
+  if (__builtin_cpu_supports("avx2") && asked != "baseline") return avx2::work();
 #endif
   return {baseline::advance_tile, baseline::replay_tile};
 }

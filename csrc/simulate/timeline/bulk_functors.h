@@ -2,7 +2,7 @@
 // SPDX-FileCopyrightText: The trnsim authors
 //
 // Advancing lanes to a fixpoint: the one source for every processor. g++ compiles it for the CPU
-// (with and without AVX2), nvcc for the GPU.
+// (for AVX-512, AVX2 and any processor), nvcc for the GPU.
 //
 // Always take the open queue whose head stands first in the table. All dependences point backwards,
 // so whatever that head waits for either has ended or stands in a closed queue, and then this queue

@@ -63,8 +63,8 @@ struct TileWork {
   void (*replay)(const BulkView& view, int32_t tile, const Rows& rows,
                  const Segment& segment) = nullptr;
 };
-// The version for the processor that runs this; the one for any with TRNSIM_CPU=baseline, for
-// tests.
+// The version for the processor that runs this; with TRNSIM_CPU=avx2 or baseline, the one that asks
+// for no more, for tests.
 TileWork work_for_this_processor();
 // At least `words` words of this thread's, on a cache line.
 uint32_t* replay_scratch(int64_t words);

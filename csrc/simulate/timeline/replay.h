@@ -1,19 +1,21 @@
 // SPDX-License-Identifier: Apache-2.0
 // SPDX-FileCopyrightText: The trnsim authors
 //
-// Replaying a Segment on the lanes of one tile. g++ compiles it with and without AVX2.
+// Replaying a Segment on the lanes of one tile. g++ compiles it for AVX-512, AVX2 and any
+// processor.
 //
 // Narrow, where the times that a piece reads and what it may add fit 32 bits: rows of 32-bit
-// offsets in a scratch of a few cache lines each, eight lanes a vector. A time below the base (of a
-// row that only holds back) becomes the base: it holds back nothing either way. Wide, otherwise: on
-// the rows of the view as they are.
+// offsets in a scratch of a few cache lines each, eight or sixteen lanes a vector. A time below the
+// base (of a row that only holds back) becomes the base: it holds back nothing either way. Wide,
+// otherwise: on the rows of the view as they are.
 //
 // The hash needs the sum of the ends and the sum of their squares (mix.h), so both come from the
 // offsets while these are in registers, and are moved to the base once a piece.
 //
-// The includer defines TRNSIM_BULK_TARGET (and TRNSIM_BULK_AVX2, which the compiler's own macro
-// does not say of a pragma), and includes the headers below before it asks for more instructions.
-// No templates of the standard library in here: the rest of the program shares them.
+// The includer defines TRNSIM_BULK_TARGET (and TRNSIM_BULK_AVX2 or TRNSIM_BULK_AVX512, which the
+// compiler's own macros do not say of a pragma), and includes the headers below before it asks for
+// more instructions. No templates of the standard library in here: the rest of the program shares
+// them.
 #pragma once
 
 #include <cstdint>
@@ -22,7 +24,7 @@
 #include "simulate/timeline/lanes.h"
 #include "simulate/timeline/mix.h"
 #include "simulate/timeline/schedule.h"
-#if defined(TRNSIM_BULK_AVX2)
+#if defined(TRNSIM_BULK_AVX2) || defined(TRNSIM_BULK_AVX512)
 #include <immintrin.h>
 #endif
 
@@ -30,22 +32,30 @@
 
 namespace trnsim::simulate::TRNSIM_BULK_TARGET {
 
-using Words = uint32_t __attribute__((vector_size(32)));
-using Longs = uint64_t __attribute__((vector_size(32)));
+#if defined(TRNSIM_BULK_AVX512)
+inline constexpr int32_t kWords = 16;
+#else
 inline constexpr int32_t kWords = 8;
+#endif
+using Words = uint32_t __attribute__((vector_size(4 * kWords)));
+using Longs = uint64_t __attribute__((vector_size(4 * kWords)));
 inline constexpr uint32_t kOne = 1 << 16;  // the factor 1
 
-// Products of the low halves of four 64-bit elements.
+// Products of the low halves of 64-bit elements.
 TRN_INLINE void multiply(Longs& to, const Longs& a, const Longs& b) {
-#if defined(TRNSIM_BULK_AVX2)
+#if defined(TRNSIM_BULK_AVX512)
+  to = Longs(_mm512_maskz_mul_epu32(0xff, __m512i(a), __m512i(b)));
+#elif defined(TRNSIM_BULK_AVX2)
   to = Longs(_mm256_mul_epu32(__m256i(a), __m256i(b)));
 #else
-  for (int i = 0; i < 4; ++i) to[i] = uint64_t(uint32_t(a[i])) * uint32_t(b[i]);
+  for (int i = 0; i < kWords / 2; ++i) to[i] = uint64_t(uint32_t(a[i])) * uint32_t(b[i]);
 #endif
 }
 
 TRN_INLINE void raise(Words& to, const Words& least) {
-#if defined(TRNSIM_BULK_AVX2)
+#if defined(TRNSIM_BULK_AVX512)
+  to = Words(_mm512_maskz_max_epu32(0xffff, __m512i(to), __m512i(least)));
+#elif defined(TRNSIM_BULK_AVX2)
   to = Words(_mm256_max_epu32(__m256i(to), __m256i(least)));
 #else
   to = to < least ? least : to;
@@ -54,7 +64,9 @@ TRN_INLINE void raise(Words& to, const Words& least) {
 
 // Even elements of `even`, odd elements of `odd`.
 TRN_INLINE void join(Words& to, const Longs& even, const Longs& odd) {
-#if defined(TRNSIM_BULK_AVX2)
+#if defined(TRNSIM_BULK_AVX512)
+  to = Words(_mm512_mask_blend_epi32(0xaaaa, __m512i(even), __m512i(odd)));
+#elif defined(TRNSIM_BULK_AVX2)
   to = Words(_mm256_blend_epi32(__m256i(even), __m256i(odd), 0xaa));
 #else
   to = Words((even & 0xffffffff) | (odd & 0xffffffff00000000));
@@ -79,15 +91,32 @@ struct LaneSums {
     asm("" : "+x"(both), "+x"(odd), "+x"(even_squares), "+x"(odd_squares));
 #endif
   }
-  // Their mix (mix.h), but for what the seed and the base add.
-  TRN_INLINE uint64_t mix(const HashWeights& weights, uint64_t twice_base) const {
+  // Their mix (mix.h), but for what the seed and the base add, in parts whose sum it is: with
+  // AVX-512, which multiplies 64 bits, summing over the lanes waits for the end of the piece.
+#if defined(TRNSIM_BULK_AVX512)
+  using Mix = Longs;
+#else
+  using Mix = uint64_t;
+#endif
+  TRN_INLINE Mix mix(const HashWeights& weights, uint64_t twice_base) const {
     const Longs ends = both - (odd << 32) + odd, squares = even_squares + odd_squares;
+#if defined(TRNSIM_BULK_AVX512)
+    return weights.c * ((weights.a + twice_base) * ends + squares);
+#else
     // The two sums of four, together.
     const Longs low = __builtin_shuffle(ends, squares, Longs{0, 4, 2, 6}),
                 high = __builtin_shuffle(ends, squares, Longs{1, 5, 3, 7}), sums = low + high;
     return weights.c * ((weights.a + twice_base) * (sums[0] + sums[2]) + (sums[1] + sums[3]));
+#endif
   }
 };
+
+TRN_INLINE uint64_t total(uint64_t mix) { return mix; }
+TRN_INLINE uint64_t total(const Longs& mix) {
+  uint64_t sum = 0;
+  for (int i = 0; i < kWords / 2; ++i) sum += mix[i];
+  return sum;
+}
 
 // A piece on V vectors of 32-bit offsets. Full: all lanes are valid. Scaled: factors other than 1.
 template <int V, bool Full, bool Scaled>
@@ -101,7 +130,7 @@ class NarrowReplay {
   uint64_t run(const Segment& segment, int32_t begin, int32_t end, uint64_t twice_base) const {
     const Op* ops = segment.ops.data();
     const QuickOp* quick_ops = segment.quick_ops.data();
-    uint64_t hash = 0;
+    LaneSums::Mix hash{};
     for (int32_t i = begin; i < end; ++i) {
       const QuickOp& op = quick_ops[i];
       if (!op.is_quick) {
@@ -114,7 +143,7 @@ class NarrowReplay {
         hash += run_quickly<true, false>(op, twice_base);
       }
     }
-    return hash;
+    return total(hash);
   }
 
  private:
@@ -146,7 +175,7 @@ class NarrowReplay {
 
   // Second: to two rows.
   template <bool Small, bool Second>
-  TRN_INLINE uint64_t run_quickly(const QuickOp& op, uint64_t twice_base) const {
+  TRN_INLINE LaneSums::Mix run_quickly(const QuickOp& op, uint64_t twice_base) const {
     LaneSums sums;
     Words* rows = rows_;
     // Addresses that the variants share must not be worked out, and spilled, before they part.
@@ -180,7 +209,7 @@ class NarrowReplay {
     for (int v = 0; v < V; ++v) row(number)[v] = time[v];
   }
 
-  __attribute__((noinline)) uint64_t run_slowly(const Op& op, uint64_t twice_base) const {
+  __attribute__((noinline)) LaneSums::Mix run_slowly(const Op& op, uint64_t twice_base) const {
     Words time[V];
     for (int v = 0; v < V; ++v) time[v] = row(op.from)[v];
     const Term* terms = terms_ + op.terms_begin;
@@ -192,7 +221,7 @@ class NarrowReplay {
         add_duration<false>(uint32_t(op.duration_ps), row(op.factors), v, time[v]);
       keep(op.base, time);
     }
-    if (!op.ends) return 0;
+    if (!op.ends) return LaneSums::Mix{};
     wait(time, terms + op.start_terms, op.bounds);
     keep(op.end, time);
     keep(op.free, time);

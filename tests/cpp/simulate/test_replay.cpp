@@ -49,11 +49,13 @@ TEST(Replay, AnyProcessorGivesTheSame) {
   for (uint64_t seed = 0; seed < 60; ++seed) {
     const auto system = scenes::grown(seed, 4, seed % 3 == 0 ? 70'000 : 1);
     const Timeline expected = simulate_step(system, streaming());
-    setenv("TRNSIM_CPU", "baseline", 1);
-    const Timeline got = simulate_step(system, streaming());
-    unsetenv("TRNSIM_CPU");
-    ASSERT_EQ(got.hash, expected.hash) << "seed " << seed;
-    ASSERT_EQ(got.makespan_ps, expected.makespan_ps) << "seed " << seed;
+    for (const char* processor : {"baseline", "avx2"}) {
+      setenv("TRNSIM_CPU", processor, 1);
+      const Timeline got = simulate_step(system, streaming());
+      unsetenv("TRNSIM_CPU");
+      ASSERT_EQ(got.hash, expected.hash) << processor << ", seed " << seed;
+      ASSERT_EQ(got.makespan_ps, expected.makespan_ps) << processor << ", seed " << seed;
+    }
   }
 }
 
