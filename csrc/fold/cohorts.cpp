@@ -178,7 +178,7 @@ Cohorts fold_system(std::shared_ptr<const System> system, int hash_bits, bool st
       return leave_unfolded(std::move(system));
     }
     Cohorts cohorts = make_quotient(*system, callers, partition);
-    if (find_inequity(*system, cohorts).empty()) return cohorts;
+    if (find_inequity(*system, callers, cohorts).empty()) return cohorts;
   }
 }
 

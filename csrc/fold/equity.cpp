@@ -21,8 +21,8 @@ std::vector<std::vector<int32_t>> members_of(const std::vector<int32_t>& classes
 
 class Checker {
  public:
-  Checker(const System& original, const Cohorts& cohorts)
-      : original_(original), cohorts_(cohorts), quotient_(*cohorts.system) {}
+  Checker(const System& original, const Callers& callers, const Cohorts& cohorts)
+      : original_(original), callers_(callers), cohorts_(cohorts), quotient_(*cohorts.system) {}
 
   std::string find() {
     const auto maps = {
@@ -114,7 +114,7 @@ class Checker {
   // That each caller's communicator is of the right class is known from the ranks; that none is
   // missing is a matter of how many different ones there are.
   std::string find_in_callers() {
-    const Callers own(original_), shown(quotient_);
+    const Callers shown(quotient_);
     std::vector<int64_t> mark(quotient_.ranks.size(), -1);
     int64_t epoch = -1;
     const auto count = [&](const Callers& callers, int32_t communicator, const auto& class_of) {
@@ -140,7 +140,7 @@ class Checker {
       if (own_members.slot != shown_members.slot ||
           quotient_.ranks[size_t(class_of(own_members.members[0]))].role !=
               quotient_.ranks[size_t(shown_members.members[0])].role ||
-          count(own, int32_t(i), class_of) != expected[size_t(c)] ||
+          count(callers_, int32_t(i), class_of) != expected[size_t(c)] ||
           !has_members(own_members.members, c)) {
         return name("who calls on communicator", i);
       }
@@ -237,6 +237,7 @@ class Checker {
   }
 
   const System& original_;
+  const Callers& callers_;
   const Cohorts& cohorts_;
   const System& quotient_;
   std::vector<int32_t> is_member_;
@@ -248,8 +249,12 @@ class Checker {
 
 }  // namespace
 
+std::string find_inequity(const System& original, const Callers& callers, const Cohorts& cohorts) {
+  return Checker(original, callers, cohorts).find();
+}
+
 std::string find_inequity(const System& original, const Cohorts& cohorts) {
-  return Checker(original, cohorts).find();
+  return find_inequity(original, Callers(original), cohorts);
 }
 
 void check_fold(const System& original, const Cohorts& cohorts) {

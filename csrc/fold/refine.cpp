@@ -3,7 +3,8 @@
 #include "fold/refine.h"
 
 #include <algorithm>
-#include <unordered_map>
+#include <bit>
+#include <utility>
 
 #include "base/hash.h"
 
@@ -27,6 +28,38 @@ class Marks {
   uint32_t epoch_ = 0;
 };
 
+// Numbers keys from 0 in the order in which they come. For thousands of keys many times over: a
+// std::unordered_map spends half of a fold on its nodes.
+class Numbering {
+ public:
+  struct Key {
+    int32_t before;
+    uint64_t hash;
+    bool operator==(const Key&) const = default;
+  };
+
+  void start(size_t most_keys) {
+    slots_.assign(std::bit_ceil(2 * most_keys + 1), -1);
+    keys_.clear();
+  }
+  int32_t number(const Key& key) {
+    const size_t mask = slots_.size() - 1;
+    const uint64_t hash = key.hash + uint64_t(key.before) * 0x9e3779b97f4a7c15u;
+    for (size_t at = (hash >> 32 ^ hash) & mask;; at = (at + 1) & mask) {
+      if (slots_[at] < 0) {
+        slots_[at] = count();
+        keys_.push_back(key);
+      }
+      if (keys_[size_t(slots_[at])] == key) return slots_[at];
+    }
+  }
+  int32_t count() const { return int32_t(keys_.size()); }
+
+ private:
+  std::vector<int32_t> slots_;
+  std::vector<Key> keys_;
+};
+
 class Refiner {
  public:
   Refiner(const System& system, const Callers& callers, uint64_t seed, int hash_bits,
@@ -44,10 +77,14 @@ class Refiner {
   }
 
   bool run() {
-    bool has_split = split_by_themselves();
+    bool has_split = split_by_themselves(), is_settled = false;
     while (!stop_early_ || size_t(partition_.ranks) < system_.ranks.size()) {
       hash_communicators();
       bool splits = split(partition_.communicator, partition_.communicators);
+      // Links and ranks (with interference: but for who shares their chips) know of communicators
+      // alone, and have split by these before.
+      if (!splits && is_settled && chips_.of_rank.empty()) break;
+      is_settled = true;
       hash_links();
       splits |= split(partition_.link, partition_.links);
       hash_ranks();
@@ -95,6 +132,8 @@ class Refiner {
   }
 
   void hash_communicators() {
+    make_keys(partition_.links, link_keys_);
+    make_keys(partition_.ranks, rank_keys_);
     for (size_t i = 0; i < system_.communicators.size(); ++i) {
       uint64_t hash = seed_;
       int32_t place = Callers::kMember;
@@ -104,7 +143,7 @@ class Refiner {
         if (caller->place != place) rank_marks_.clear();
         place = caller->place;
         const int32_t rank = partition_.rank[size_t(caller->rank)];
-        if (rank_marks_.add(rank)) hash += key(rank, place);
+        if (rank_marks_.add(rank)) hash += rank_keys_[size_t(rank)] * odd(place);
       }
       for (const auto& phases : system_.plan[i]) {
         for (const int32_t index : phases) {
@@ -112,9 +151,9 @@ class Refiner {
           uint64_t sum = 0;
           for (const LinkUse& use : system_.variables[size_t(index)].uses) {
             const int32_t link = partition_.link[size_t(use.link)];
-            if (link_marks_.add(link)) sum += key(link, 0);
+            if (link_marks_.add(link)) sum += link_keys_[size_t(link)];
           }
-          hash = combine(hash, sum);
+          hash = mix64(hash ^ sum);
         }
       }
       hashes_[i] = hash;
@@ -122,11 +161,12 @@ class Refiner {
   }
 
   void hash_links() {
+    make_keys(partition_.communicators, communicator_keys_);
     std::fill_n(hashes_.begin(), system_.links.size(), 0);
     for (const Variable& variable : system_.variables) {
-      const uint64_t hash =
-          combine(key(partition_.communicator[size_t(variable.communicator)], variable.call),
-                  uint64_t(variable.phase));
+      const int32_t communicator = partition_.communicator[size_t(variable.communicator)];
+      const uint64_t hash = mix64(communicator_keys_[size_t(communicator)] ^
+                                  (uint64_t(variable.call) << 32 | uint32_t(variable.phase)));
       for (const LinkUse& use : variable.uses)
         hashes_[size_t(use.link)] += hash * uint64_t(use.weight);
     }
@@ -139,20 +179,23 @@ class Refiner {
       rank_marks_.clear();
       for (const int32_t rank : chips_.ranks[chip]) {
         const int32_t of_class = partition_.rank[size_t(rank)];
-        if (rank_marks_.add(of_class)) chip_hashes_[chip] += key(of_class, 0);
+        if (rank_marks_.add(of_class)) chip_hashes_[chip] += key(of_class);
       }
     }
   }
 
   void hash_ranks() {
     hash_chips();
+    make_keys(partition_.communicators, communicator_keys_);
+    const auto class_of = [&](int32_t index) {
+      return size_t(partition_.communicator[size_t(index)]);
+    };
     for (size_t i = 0; i < system_.ranks.size(); ++i) {
       uint64_t hash = seed_;
       for (const auto* table :
            {&system_.ranks[i].communicator_of_slot, &system_.ranks[i].communicator_of_message}) {
         for (const int32_t index : *table) {
-          const int32_t communicator = index < 0 ? -1 : partition_.communicator[size_t(index)];
-          hash = combine(hash, uint64_t(communicator));
+          hash = mix64(hash ^ (index < 0 ? 0 : communicator_keys_[class_of(index)]));
         }
       }
       if (!chips_.of_rank.empty()) hash = combine(hash, chip_hashes_[size_t(chips_.of_rank[i])]);
@@ -160,29 +203,22 @@ class Refiner {
     }
   }
 
-  uint64_t key(int32_t a, int32_t b) const {
-    return mix64(seed_ ^ (uint64_t(uint32_t(a)) << 32 | uint32_t(b)));
+  // Of a class, mixed once a round: mixing wherever it counts took most of a fold.
+  uint64_t key(int32_t of_class) const { return mix64(seed_ ^ uint64_t(of_class)); }
+  void make_keys(int32_t classes, std::vector<uint64_t>& keys) const {
+    keys.clear();
+    for (int32_t i = 0; i < classes; ++i) keys.push_back(key(i));
   }
+  static uint64_t odd(int32_t place) { return uint64_t(uint32_t(place)) << 1 | 1; }
 
   // Classes by (class before, hash), numbered by their lowest member.
   bool split(std::vector<int32_t>& classes, int32_t& count) {
-    struct Key {
-      int32_t before;
-      uint64_t hash;
-      bool operator==(const Key&) const = default;
-    };
-    struct Hash {
-      size_t operator()(const Key& key) const { return combine(uint64_t(key.before), key.hash); }
-    };
-    std::unordered_map<Key, int32_t, Hash> known;
+    numbering_.start(classes.size());
     for (size_t i = 0; i < classes.size(); ++i) {
       // Mixed, since sums of weights that are multiples of 2^16 say nothing in their low bits.
-      const Key key{classes[i], mix64(hashes_[i]) & mask_};
-      classes[i] = known.try_emplace(key, int32_t(known.size())).first->second;
+      classes[i] = numbering_.number({classes[i], mix64(hashes_[i]) & mask_});
     }
-    const bool splits = int32_t(known.size()) > count;
-    count = int32_t(known.size());
-    return splits;
+    return numbering_.count() > std::exchange(count, numbering_.count());
   }
 
   const System& system_;
@@ -191,7 +227,8 @@ class Refiner {
   bool stop_early_;
   Partition& partition_;
   Marks rank_marks_, link_marks_;
-  std::vector<uint64_t> hashes_;
+  Numbering numbering_;
+  std::vector<uint64_t> hashes_, rank_keys_, communicator_keys_, link_keys_;
   Chips chips_;  // none without interference
   std::vector<uint64_t> chip_hashes_;
 };

@@ -9,6 +9,7 @@
 
 #include <cstdint>
 #include <memory>
+#include <string>
 #include <vector>
 
 #include "fold/cohorts.h"
@@ -50,6 +51,8 @@ bool refine(const System& system, const Callers& callers, uint64_t seed, int has
             bool stop_early, Partition& partition);
 // The quotient, as if the partition were equitable.
 Cohorts make_quotient(const System& system, const Callers& callers, const Partition& partition);
+// find_inequity with the callers of the original in hand.
+std::string find_inequity(const System& original, const Callers& callers, const Cohorts& cohorts);
 
 // fold_system with hashes of fewer bits, for tests of what happens when they collide; and, unless
 // stop_early, with a quotient even where no two ranks are alike: of links alone.
