@@ -3,6 +3,7 @@
 //
 // find_inequity: the definition of cohorts.h, class by class, in values.
 #include <algorithm>
+#include <span>
 #include <tuple>
 #include <utility>
 
@@ -13,11 +14,25 @@ namespace trnsim::fold {
 namespace {
 
 // Indices by class, ascending.
-std::vector<std::vector<int32_t>> members_of(const std::vector<int32_t>& classes, size_t count) {
-  std::vector<std::vector<int32_t>> members(count);
-  for (size_t i = 0; i < classes.size(); ++i) members[size_t(classes[i])].push_back(int32_t(i));
-  return members;
-}
+class Members {
+ public:
+  Members(const std::vector<int32_t>& classes, size_t count)
+      : first_(count + 1, 0), members_(classes.size()) {
+    for (const int32_t c : classes) ++first_[size_t(c) + 1];
+    for (size_t c = 0; c < count; ++c) first_[c + 1] += first_[c];
+    std::vector<size_t> next(first_.begin(), first_.end() - 1);
+    for (size_t i = 0; i < classes.size(); ++i) {
+      members_[next[size_t(classes[i])]++] = int32_t(i);
+    }
+  }
+  std::span<const int32_t> of(size_t c) const {
+    return std::span(members_).subspan(first_[c], first_[c + 1] - first_[c]);
+  }
+
+ private:
+  std::vector<size_t> first_;
+  std::vector<int32_t> members_;
+};
 
 class Checker {
  public:
@@ -172,17 +187,17 @@ class Checker {
   }
 
   std::string find_in_variables() {
-    const auto communicators =
-        members_of(cohorts_.class_of_communicator, quotient_.communicators.size());
+    const Members communicators(cohorts_.class_of_communicator, quotient_.communicators.size());
+    touched_.resize(original_.links.size() + 1);
     links_of_class_.assign(quotient_.links.size(), 0);
     for (const int32_t c : cohorts_.class_of_link) ++links_of_class_[size_t(c)];
     sum_.assign(original_.links.size(), 0);
     shown_.assign(quotient_.links.size(), 0);
     touched_of_class_.assign(quotient_.links.size(), 0);
     seen_.assign(quotient_.links.size(), -1);
-    for (size_t c = 0; c < communicators.size(); ++c) {
+    for (size_t c = 0; c < quotient_.communicators.size(); ++c) {
       const auto& plan = quotient_.plan[c];
-      for (const int32_t i : communicators[c]) {
+      for (const int32_t i : communicators.of(c)) {
         const auto& own = original_.plan[size_t(i)];
         const bool same = std::equal(own.begin(), own.end(), plan.begin(), plan.end(),
                                      [](auto& a, auto& b) { return a.size() == b.size(); });
@@ -190,7 +205,7 @@ class Checker {
       }
       for (size_t call = 0; call < plan.size(); ++call) {
         for (size_t phase = 0; phase < plan[call].size(); ++phase) {
-          const std::string found = find_in_variable(communicators[c], plan, call, phase);
+          const std::string found = find_in_variable(communicators.of(c), plan, call, phase);
           if (!found.empty()) return found;
         }
       }
@@ -198,11 +213,11 @@ class Checker {
     return {};
   }
 
-  std::string find_in_variable(const std::vector<int32_t>& communicators,
+  std::string find_in_variable(std::span<const int32_t> communicators,
                                const std::vector<std::vector<int32_t>>& plan, size_t call,
                                size_t phase) {
     const Variable& shown = quotient_.variables[size_t(plan[call][phase])];
-    std::vector<int32_t> touched;  // links
+    size_t touched = 0;
     for (const LinkUse& use : shown.uses) shown_[size_t(use.link)] = use.weight;
     std::string found;
     for (const int32_t i : communicators) {
@@ -215,13 +230,14 @@ class Checker {
         const size_t c = size_t(cohorts_.class_of_link[size_t(use.link)]);
         same &= shown_[c] > 0;
         classes += std::exchange(seen_[c], index) != index;
-        if (sum_[size_t(use.link)] == 0) touched.push_back(use.link);
+        touched_[touched] = use.link;
+        touched += sum_[size_t(use.link)] == 0;
         sum_[size_t(use.link)] += use.weight;
       }
       if (!same || classes != shown.uses.size())
         found = name("a variable of communicator", size_t(i));
     }
-    for (const int32_t link : touched) {
+    for (const int32_t link : std::span(touched_).first(touched)) {
       const size_t c = size_t(cohorts_.class_of_link[size_t(link)]);
       ++touched_of_class_[c];
       if (sum_[size_t(link)] != shown_[c]) found = name("a weight on link", size_t(link));
@@ -244,7 +260,8 @@ class Checker {
   int32_t members_marked_ = -1;
   // Of one variable: weight by link, weight and links touched by class of links.
   std::vector<int64_t> sum_, shown_, links_of_class_, touched_of_class_;
-  std::vector<int32_t> seen_;  // variable that saw the class of links last
+  std::vector<int32_t> touched_;  // links of one variable, once each
+  std::vector<int32_t> seen_;     // variable that saw the class of links last
 };
 
 }  // namespace

@@ -16,11 +16,12 @@ class Marks {
  public:
   explicit Marks(size_t size) : marks_(size, 0) {}
   void clear() { ++epoch_; }
-  // Whether it was not marked yet.
-  bool add(int32_t index) {
+  // Marks it; `key` where it was not marked yet, 0 where it was: no branch, which nobody could
+  // foresee.
+  uint64_t add(int32_t index, uint64_t key) {
     const bool is_new = marks_[size_t(index)] != epoch_;
     marks_[size_t(index)] = epoch_;
-    return is_new;
+    return key & -uint64_t(is_new);
   }
 
  private:
@@ -85,8 +86,10 @@ class Refiner {
       // alone, and have split by these before.
       if (!splits && is_settled && chips_.of_rank.empty()) break;
       is_settled = true;
-      hash_links();
-      splits |= split(partition_.link, partition_.links);
+      if (size_t(partition_.links) < system_.links.size()) {
+        hash_links();
+        splits |= split(partition_.link, partition_.links);
+      }
       hash_ranks();
       splits |= split(partition_.rank, partition_.ranks);
       if (!splits) break;
@@ -143,7 +146,7 @@ class Refiner {
         if (caller->place != place) rank_marks_.clear();
         place = caller->place;
         const int32_t rank = partition_.rank[size_t(caller->rank)];
-        if (rank_marks_.add(rank)) hash += rank_keys_[size_t(rank)] * odd(place);
+        hash += rank_marks_.add(rank, rank_keys_[size_t(rank)]) * odd(place);
       }
       for (const auto& phases : system_.plan[i]) {
         for (const int32_t index : phases) {
@@ -151,7 +154,7 @@ class Refiner {
           uint64_t sum = 0;
           for (const LinkUse& use : system_.variables[size_t(index)].uses) {
             const int32_t link = partition_.link[size_t(use.link)];
-            if (link_marks_.add(link)) sum += link_keys_[size_t(link)];
+            sum += link_marks_.add(link, link_keys_[size_t(link)]);
           }
           hash = mix64(hash ^ sum);
         }
@@ -179,7 +182,7 @@ class Refiner {
       rank_marks_.clear();
       for (const int32_t rank : chips_.ranks[chip]) {
         const int32_t of_class = partition_.rank[size_t(rank)];
-        if (rank_marks_.add(of_class)) chip_hashes_[chip] += key(of_class);
+        chip_hashes_[chip] += rank_marks_.add(of_class, key(of_class));
       }
     }
   }
