@@ -876,6 +876,9 @@ class CollectiveRun:
     def low_ps(self) -> int:
         ...
     @property
+    def reliefs(self) -> list[tuple[str, int]]:
+        ...
+    @property
     def time_ps(self) -> int:
         ...
     @property

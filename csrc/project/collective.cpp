@@ -225,11 +225,17 @@ std::vector<CollectiveRun> run_collective(CallKind kind, const std::vector<int64
               "leave out @TIME: links are slow or dead from the start");
   }
   std::vector<InputGroup> groups;
-  if (interval) groups = input_groups(machine);
+  std::vector<Change> changes;
+  if (interval) {
+    groups = input_groups(machine);
+    changes = possible_changes(machine, placement.chips);
+  }
   std::erase_if(groups, [](const InputGroup& group) { return !moves_transfers(group); });
+  std::erase_if(changes, [](const Change& change) { return change.relieves != "links"; });
   Runner runner(kind, sizes, placement, algorithm, conditions_of({{}, faults}), step_mode,
                 progress);
-  if (progress) progress->total = runner.simulations() * (1 + 2 * int64_t(groups.size()));
+  if (progress)
+    progress->total = runner.simulations() * int64_t(1 + 2 * groups.size() + changes.size());
   std::vector<CollectiveRun> runs = runner.run(machine);
   std::vector<std::vector<int64_t>> faster(sizes.size()), slower(sizes.size());
   for (const InputGroup& group : groups) {
@@ -237,6 +243,12 @@ std::vector<CollectiveRun> run_collective(CallKind kind, const std::vector<int64
     for (size_t i = 0; i < sizes.size(); ++i) {
       faster[i].push_back(quick[i].time_ps);
       slower[i].push_back(slow[i].time_ps);
+    }
+  }
+  for (const Change& change : changes) {
+    const auto relieved = runner.run(change.machine);
+    for (size_t i = 0; i < sizes.size(); ++i) {
+      runs[i].reliefs.push_back({change.text, relieved[i].time_ps});
     }
   }
   for (size_t i = 0; i < runs.size(); ++i) {

@@ -14,6 +14,12 @@
 
 namespace trnsim::project {
 
+// One thing of the network doubled, or free.
+struct Relief {
+  std::string text;
+  int64_t time_ps = 0;  // of the collective then
+};
+
 struct CollectiveRun {
   int64_t bytes = 0;  // as workload::Call
   std::string algorithm;
@@ -23,6 +29,7 @@ struct CollectiveRun {
   // each phase at the bytes of one send. What is between the two is lost to contention.
   int64_t uncontended_ps = 0;
   int64_t low_ps = 0, high_ps = 0;  // by the confidence of the inputs, as of a step
+  std::vector<Relief> reliefs;      // the same for all sizes; one that leaves the time is no limit
 };
 
 // "all_reduce", and the short names of nccom-test ("allr"); "sendrecv", in which every rank sends
@@ -33,7 +40,8 @@ const char* collective_name(workload::CallKind kind);
 // A call of `kind` over all ranks for each size, in order; rank 0 is the root. algorithm: "" to
 // choose by size. Throws LowerError when the algorithm does not suit. faults: links that are slow
 // or dead from the start; ProjectError for one that has a time, for no call would say when it
-// starts. Without `interval`, low and high are the time. In step mode the time is that of the last
+// starts. Without `interval`, low and high are the time
+// and there are no reliefs. In step mode the time is that of the last
 // member, and what is lost to contention is told against the fluid phases.
 std::vector<CollectiveRun> run_collective(
     workload::CallKind kind, const std::vector<int64_t>& sizes, const machine::Machine& machine,

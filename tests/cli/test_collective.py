@@ -129,7 +129,7 @@ def test_400_000_ranks_reduce_in_seconds():
 def test_in_a_pipe_the_table_is_plain():
     done = trnsim("collective", "all_reduce", "--ranks", 16, "-b", "8", "-e", "32")
     assert done.returncode == 0, done.stderr
-    title, header, *rows, mean = done.stdout.splitlines()
+    title, header, *rows, mean, helps, no_limit = done.stdout.splitlines()
     said = "# all_reduce on trn2: 16 ranks on 16 chips; interval by inputs (unvalidated)"
     assert title == said
     assert header.split()[:6] == [
@@ -138,6 +138,23 @@ def test_in_a_pipe_the_table_is_plain():
     assert [row.split()[0] for row in rows] == ["8", "16", "32"]
     assert all(re.search(r" [0-9.]+ to [0-9.]+$", row) for row in rows)
     assert re.fullmatch(r"Avg bus bandwidth: [0-9]+\.[0-9]{2} GB/s", mean)  # digits of the table
+
+    assert helps.startswith("Would help 32 B: no latency of collective steps and hops (-")
+    assert "twice the bandwidth of the links on axis x" in no_limit
+
+
+def test_what_did_not_matter_is_said():
+    ask = ["--machine", "rainier", "--ranks", 128, "-b", "256M"]
+    whole = collective("all_reduce", *ask)
+    reliefs = whole["rows"][0]["relieved_us"]
+    time_us = whole["rows"][0]["time_us"]
+    assert reliefs["twice the bandwidth of every link"] < 0.9 * time_us
+    assert reliefs["twice the bandwidth between switches"] == time_us
+    said = trnsim("collective", "all_reduce", *ask, "--set", "chip.hbm.bandwidth=1TB/s").stdout
+    helps, no_limit, not_used = said.splitlines()[-3:]
+    assert "twice the bandwidth of every link (-" in helps
+    assert "twice the bandwidth between switches" in no_limit
+    assert not_used == "No collective alone depends on: chip.hbm.bandwidth"
 
 
 @pytest.mark.parametrize(

@@ -5,12 +5,15 @@
 from __future__ import annotations
 
 import re
-from typing import Annotated
+from typing import TYPE_CHECKING, Annotated
 
 import typer
 
 from trnsim.cli import options, output
 from trnsim.errors import WorkloadError
+
+if TYPE_CHECKING:
+    from trnsim.project.collective import Collective
 
 DEFAULT = "32M"  # of nccom-test
 
@@ -36,7 +39,13 @@ def collective(
     machine: options.Machine = "trn2",
     ranks_per_chip: options.RanksPerChip = None,
     first: Annotated[
-        str, typer.Option("-b", "--minbytes", metavar="SIZE", help="First size: 8, 64K, 1M, 1G.")
+        str,
+        typer.Option(
+            "-b",
+            "--minbytes",
+            metavar="SIZE",
+            help="First size: 8, 64K, 1M, 1G; 32M where no size is given.",
+        ),
     ] = "",
     last: Annotated[str, typer.Option("-e", "--maxbytes", metavar="SIZE", help="Last size.")] = "",
     factor: Annotated[
@@ -62,7 +71,8 @@ def collective(
     """Simulate a collective on an idle machine: time and bandwidth by size.
 
     The last column is the share of the time that transfers of the call lose to one another on the
-    links that they share.
+    links that they share. Below stand what would make the largest size faster, and what of the
+    network limits none.
     """
     options.let_threads_sleep()
     import trnsim
@@ -84,6 +94,20 @@ def collective(
     )
     output.print_table(list(HEADER), cells_of(done), right=range(6))
     typer.echo(f"Avg bus bandwidth: {done.mean_busbw_GBps:.2f} GB/s")
+    for line in _limits(done):
+        typer.echo(line)
+
+
+def _limits(done: Collective) -> list[str]:
+    """What held the largest size up, and what of the network held up none."""
+    helps = [f"{what} (-{100 * share:.1f} %)" for what, share in done.limits.items()]
+    nothing = "nothing of the network alone, at twice its speed"
+    lines = [f"Would help {done.rows[-1].size_bytes} B: {'; '.join(helps[:3]) or nothing}"]
+    if done.no_limits:
+        lines.append(f"No limit by itself, at any size: {'; '.join(done.no_limits)}")
+    if done.not_used:
+        lines.append(f"No collective alone depends on: {', '.join(done.not_used)}")
+    return lines
 
 
 def _sizes(first: str, last: str, factor: int) -> list[int]:

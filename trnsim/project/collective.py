@@ -5,7 +5,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
 from trnsim.errors import WorkloadError
@@ -28,6 +28,7 @@ class CollectiveRow:
         contention_loss: the share of the time that would not be there if every transfer had its
             links for itself.
         time_interval_us: lowest and highest, by the confidence of the machine's figures.
+        relieved_us: the time with one thing of the network twice as fast, or free, by what it is.
     """
 
     size_bytes: int
@@ -38,11 +39,16 @@ class CollectiveRow:
     contention_loss: float
     time_interval_us: tuple[float, float]
     in_steps: bool = False
+    relieved_us: Mapping[str, float] = field(default_factory=dict)
 
 
 @dataclass(frozen=True)
 class Collective:
-    """A collective over all ranks of a job, at one or more sizes."""
+    """A collective over all ranks of a job, at one or more sizes.
+
+    Attributes:
+        not_used: figures that were set and that no collective depends on.
+    """
 
     machine: str
     op: str
@@ -50,6 +56,25 @@ class Collective:
     chips: int
     rows: tuple[CollectiveRow, ...]
     interval_basis: str = "inputs (unvalidated)"
+    not_used: tuple[str, ...] = ()
+
+    @property
+    def limits(self) -> dict[str, float]:
+        """What of the network would help the largest size: the share of its time that goes, most
+        first. What is not in it is no limit there."""
+        row = self.rows[-1]
+        shares = {what: 1 - us / row.time_us for what, us in row.relieved_us.items()}
+        helps = {what: share for what, share in shares.items() if share > 0}
+        return dict(sorted(helps.items(), key=lambda item: -item[1]))
+
+    @property
+    def no_limits(self) -> tuple[str, ...]:
+        """What of the network would help no size."""
+        return tuple(
+            what
+            for what in self.rows[0].relieved_us
+            if all(row.relieved_us[what] >= row.time_us for row in self.rows)
+        )
 
     @property
     def mean_busbw_GBps(self) -> float:
@@ -59,6 +84,9 @@ class Collective:
     def __str__(self) -> str:
         return "\n".join(["  ".join(HEADER), *("  ".join(cells) for cells in cells_of(self))])
 
+
+# Kinds of figures, as csrc/project groups them, that the time of a collective alone depends on.
+TRANSFERS = ("links", "collective latency", "collective efficiency")
 
 HEADER = (
     "size(B)", "count(elems)", "type", "time(us)", "algbw(GB/s)", "busbw(GB/s)", "algorithm",
@@ -123,6 +151,7 @@ def collective(
     from trnsim.project.progress import watch
 
     asked = list(sizes)
+    overrides = overrides if isinstance(overrides, Mapping) else list(overrides)
     if not asked or min(asked) < 1:
         raise WorkloadError("a collective needs sizes of 1 byte or more: give at least one")
     name = _core.collective_name(op)
@@ -139,7 +168,19 @@ def collective(
     numerator, denominator = _core.bus_factor(name, job.placement.ranks)
     rows = tuple(_row(run, numerator / denominator) for run in runs)
     place = job.placement
-    return Collective(job.machine.name, name, place.ranks, place.chips, rows)
+    not_used = tuple(key for key in _keys(overrides) if _is_no_figure_of_transfers(key))
+    return Collective(job.machine.name, name, place.ranks, place.chips, rows, not_used=not_used)
+
+
+def _keys(overrides: Iterable[str] | Mapping[str, Any]) -> list[str]:
+    return [assignment.split("=")[0].strip() for assignment in overrides]
+
+
+def _is_no_figure_of_transfers(key: str) -> bool:
+    """Of engines, memories or the host; what is no input of time at all may be a count."""
+    from trnsim import _core
+
+    return _core.input_group_of(key) not in ("", *TRANSFERS)
 
 
 def _row(run: _core.CollectiveRun, bus_factor: float) -> CollectiveRow:
@@ -148,4 +189,5 @@ def _row(run: _core.CollectiveRun, bus_factor: float) -> CollectiveRow:
     return CollectiveRow(
         run.bytes, run.time_ps / 1e6, algbw, algbw * bus_factor, run.algorithm, loss,
         (run.low_ps / 1e6, run.high_ps / 1e6), run.in_steps,
+        {what: time_ps / 1e6 for what, time_ps in run.reliefs},
     )  # fmt: skip
