@@ -31,15 +31,17 @@ void bind_collective(py::module_& module) {
       "run_collective",
       [](const std::string& name, const std::vector<int64_t>& sizes,
          const machine::Machine& machine, const machine::Placement& placement,
-         const std::string& algorithm, const std::vector<std::string>& faults, bool step_mode,
-         bool interval, const std::shared_ptr<project::Progress>& progress) {
-        return project::run_collective(project::parse_collective(name), sizes, machine, placement,
-                                       algorithm, project::parse_scenario({}, faults).links,
-                                       step_mode, interval, progress.get());
+         const std::string& algorithm, const std::vector<int64_t>& shares,
+         const std::vector<std::string>& faults, bool step_mode, bool interval,
+         const std::shared_ptr<project::Progress>& progress) {
+        const project::CollectiveRequest request{
+            project::parse_collective(name),           sizes,     algorithm, shares,
+            project::parse_scenario({}, faults).links, step_mode, interval};
+        return project::run_collective(request, machine, placement, progress.get());
       },
       py::arg("name"), py::arg("sizes"), py::arg("machine"), py::arg("placement"),
-      py::arg("algorithm"), py::arg("faults"), py::arg("step_mode"), py::arg("interval"),
-      py::arg("progress"), py::call_guard<py::gil_scoped_release>());
+      py::arg("algorithm"), py::arg("shares"), py::arg("faults"), py::arg("step_mode"),
+      py::arg("interval"), py::arg("progress"), py::call_guard<py::gil_scoped_release>());
   module.def(
       "bus_factor",
       [](const std::string& name, int64_t ranks) {

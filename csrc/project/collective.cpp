@@ -21,9 +21,9 @@ using workload::CallKind;
 // or, of sendrecv, of one message to the next rank and one from the rank before.
 class CallsOnly {
  public:
-  CallsOnly(const machine::Machine& machine, const machine::Placement& placement,
-            const std::string& algorithm)
-      : machine_(machine), algorithm_(algorithm) {
+  CallsOnly(const CollectiveRequest& request, const machine::Machine& machine,
+            const machine::Placement& placement)
+      : request_(request), machine_(machine) {
     program_->role = "all ranks";
     program_->groups.push_back({"all ranks", {0, {{1, placement.ranks}}, {}}});
     shapes_ = lower::shapes_of(program_->groups[0].ranks, machine, placement);
@@ -32,6 +32,7 @@ class CallsOnly {
     workload::Call call;
     call.kind = kind;
     call.bytes = bytes;
+    if (!request_.shares.empty()) call.splits = shared_out(bytes, request_.shares);
     call.peer = queue.kind == lower::QueueKind::collective ? 0 : queue.index;
     if (program_->queues.empty() || kind == CallKind::recv) program_->queues.push_back(queue);
     lower::Task task;
@@ -39,7 +40,7 @@ class CallsOnly {
     task.call = int32_t(program_->calls.size());
     task.queue = int32_t(program_->queues.size()) - 1;
     program_->tasks.push_back(task);
-    program_->calls.push_back(lower::make_call(call, shapes_, machine_, algorithm_));
+    program_->calls.push_back(lower::make_call(call, shapes_, machine_, request_.algorithm));
   }
   std::shared_ptr<const lower::Program> done() const {
     lower::check_program(*program_);
@@ -47,8 +48,8 @@ class CallsOnly {
   }
 
  private:
+  const CollectiveRequest& request_;
   const machine::Machine& machine_;
-  const std::string& algorithm_;
   lower::GroupShapes shapes_;
   std::shared_ptr<lower::Program> program_ = std::make_shared<lower::Program>();
 };
@@ -64,7 +65,10 @@ int64_t uncontended_ps(const fold::System& system, const lower::CallTemplate& ca
     for (const fold::LinkUse& use : variable.uses) {
       slowest = std::min(slowest, system.links[size_t(use.link)].rate);
     }
-    total_ps += duration_ps(call.phases[phase].bytes, {slowest, kRateUnitsPerBps});
+    const auto& at = call.phases[phase];
+    const auto largest = std::max_element(at.parts.begin(), at.parts.end());
+    total_ps += duration_ps(largest == at.parts.end() ? at.bytes : at.bytes * *largest,
+                            {slowest, kRateUnitsPerBps});
   }
   return total_ps;
 }
@@ -90,27 +94,24 @@ std::vector<CollectiveRun> runs_of(const lower::Program& program,
 // Runs one collective on variants of a machine, which one Mould serves where they call alike.
 class Runner {
  public:
-  Runner(CallKind kind, const std::vector<int64_t>& sizes, const machine::Placement& placement,
-         const std::string& algorithm, const machine::Conditions& conditions, bool step_mode,
-         Progress* progress)
-      : kind_(kind),
-        sizes_(sizes),
+  Runner(const CollectiveRequest& request, const machine::Placement& placement, Progress* progress)
+      : request_(request),
         placement_(placement),
-        algorithm_(algorithm),
-        conditions_(conditions),
-        step_mode_(step_mode && kind != CallKind::send),
+        conditions_(conditions_of({{}, request.faults})),
+        step_mode_(request.step_mode && request.kind != CallKind::send),
         progress_(progress) {}
 
   std::vector<CollectiveRun> run(const machine::Machine& machine) {
     if (step_mode_) return run_in_steps(machine);
-    if (kind_ != CallKind::send) {
-      CallsOnly calls(machine, placement_, algorithm_);
-      for (const int64_t bytes : sizes_) calls.add(kind_, bytes, {lower::QueueKind::collective, 0});
+    if (request_.kind != CallKind::send) {
+      CallsOnly calls(request_, machine, placement_);
+      for (const int64_t bytes : request_.sizes)
+        calls.add(request_.kind, bytes, {lower::QueueKind::collective, 0});
       return simulated(machine, calls.done());
     }
     std::vector<CollectiveRun> runs;  // messages do not wait for all others: one size at a time
-    for (const int64_t bytes : sizes_) {
-      CallsOnly calls(machine, placement_, algorithm_);
+    for (const int64_t bytes : request_.sizes) {
+      CallsOnly calls(request_, machine, placement_);
       calls.add(CallKind::send, bytes, {lower::QueueKind::send, 1});
       calls.add(CallKind::recv, bytes, {lower::QueueKind::recv, int32_t(placement_.ranks) - 1});
       runs.push_back(simulated(machine, calls.done()).front());
@@ -119,7 +120,8 @@ class Runner {
   }
   // Of one `run`.
   int64_t simulations() const {
-    return step_mode_ || kind_ == CallKind::send ? int64_t(sizes_.size()) : 1;
+    const bool one_by_one = step_mode_ || request_.kind == CallKind::send;
+    return one_by_one ? int64_t(request_.sizes.size()) : 1;
   }
 
  private:
@@ -141,9 +143,9 @@ class Runner {
   std::vector<CollectiveRun> run_in_steps(const machine::Machine& machine) {
     const auto topology = machine::make_topology(machine, placement_.chips, conditions_);
     std::vector<CollectiveRun> runs;
-    for (const int64_t bytes : sizes_) {
-      CallsOnly calls(machine, placement_, algorithm_);
-      calls.add(kind_, bytes, {lower::QueueKind::collective, 0});
+    for (const int64_t bytes : request_.sizes) {
+      CallsOnly calls(request_, machine, placement_);
+      calls.add(request_.kind, bytes, {lower::QueueKind::collective, 0});
       fold::Job job =
           fold::one_role(calls.done(), machine, *topology, placement_, placement_.ranks);
       const std::shared_ptr<const lower::Program> program = job.roles[0].program;
@@ -168,10 +170,8 @@ class Runner {
     return runs;
   }
 
-  CallKind kind_;
-  const std::vector<int64_t>& sizes_;
+  const CollectiveRequest& request_;
   const machine::Placement& placement_;
-  const std::string& algorithm_;
   const machine::Conditions conditions_;
   const bool step_mode_;
   Progress* progress_;
@@ -207,47 +207,84 @@ const char* collective_name(CallKind kind) {
   return kind == CallKind::send ? "sendrecv" : workload::call_kind_name(kind);
 }
 
-std::vector<CollectiveRun> run_collective(CallKind kind, const std::vector<int64_t>& sizes,
-                                          const machine::Machine& machine,
-                                          const machine::Placement& placement,
-                                          const std::string& algorithm,
-                                          const std::vector<TimedLinkFault>& faults, bool step_mode,
-                                          bool interval, Progress* progress) {
-  TRN_CHECK(algorithm.empty() || lower::has_algorithms(kind), lower,
-            std::string(collective_name(kind)) + " has one algorithm only",
-            "leave out the algorithm");
+namespace {
+
+void check(const CollectiveRequest& request, const machine::Placement& placement) {
+  const std::string name = collective_name(request.kind);
+  TRN_CHECK(request.algorithm.empty() || lower::has_algorithms(request.kind), lower,
+            name + " has one algorithm only", "leave out the algorithm");
   TRN_CHECK(placement.ranks > 1, lower, "a collective of 1 rank moves nothing",
             "use 2 ranks or more");
+  const auto& sizes = request.sizes;
   TRN_CHECK(!sizes.empty() && *std::min_element(sizes.begin(), sizes.end()) > 0, lower,
             "a collective needs sizes of 1 byte or more", "give at least one");
-  for (const TimedLinkFault& at : faults) {
+  for (const TimedLinkFault& at : request.faults) {
     TRN_CHECK(at.time_ps == 0, project, "a collective alone has no time at which a link fails",
               "leave out @TIME: links are slow or dead from the start");
   }
+  const auto& shares = request.shares;
+  if (shares.empty()) return;
+  TRN_CHECK(request.kind == CallKind::all_to_all, lower, name + " has no uneven routing",
+            "give one to all_to_all only");
+  TRN_CHECK(request.algorithm.empty() || request.algorithm == "direct", lower,
+            "an uneven all_to_all goes direct, not " + request.algorithm,
+            "leave out the algorithm");
+  TRN_CHECK(int64_t(shares.size()) == placement.ranks, lower,
+            "a routing over " + std::to_string(shares.size()) + " ranks does not fit " +
+                std::to_string(placement.ranks),
+            "give one number for each rank");
+  TRN_CHECK(*std::min_element(shares.begin(), shares.end()) >= 0 &&
+                *std::max_element(shares.begin(), shares.end()) > 0,
+            lower, "a routing needs shares of 0 or more, and one above 0", "change its numbers");
+}
+
+}  // namespace
+
+std::vector<int64_t> shared_out(int64_t bytes, const std::vector<int64_t>& shares) {
+  int128 total = 0;
+  for (const int64_t share : shares) total += share;
+  std::vector<int64_t> parts;
+  std::vector<std::pair<int128, size_t>> lost;  // negative, so that the largest comes first
+  int64_t left = bytes;
+  for (size_t i = 0; i < shares.size(); ++i) {
+    const int128 scaled = int128(bytes) * shares[i];
+    parts.push_back(int64_t(scaled / total));
+    lost.emplace_back(-(scaled % total), i);
+    left -= parts.back();
+  }
+  std::sort(lost.begin(), lost.end());
+  for (int64_t i = 0; i < left; ++i) ++parts[lost[size_t(i)].second];
+  return parts;
+}
+
+std::vector<CollectiveRun> run_collective(const CollectiveRequest& request,
+                                          const machine::Machine& machine,
+                                          const machine::Placement& placement, Progress* progress) {
+  check(request, placement);
   std::vector<InputGroup> groups;
   std::vector<Change> changes;
-  if (interval) {
+  if (request.interval) {
     groups = input_groups(machine);
     changes = possible_changes(machine, placement.chips);
   }
   std::erase_if(groups, [](const InputGroup& group) { return !moves_transfers(group); });
   std::erase_if(changes, [](const Change& change) { return change.relieves != "links"; });
-  Runner runner(kind, sizes, placement, algorithm, conditions_of({{}, faults}), step_mode,
-                progress);
+  Runner runner(request, placement, progress);
   if (progress)
     progress->total = runner.simulations() * int64_t(1 + 2 * groups.size() + changes.size());
   std::vector<CollectiveRun> runs = runner.run(machine);
-  std::vector<std::vector<int64_t>> faster(sizes.size()), slower(sizes.size());
+  const size_t sizes = request.sizes.size();
+  std::vector<std::vector<int64_t>> faster(sizes), slower(sizes);
   for (const InputGroup& group : groups) {
     const auto quick = runner.run(group.faster), slow = runner.run(group.slower);
-    for (size_t i = 0; i < sizes.size(); ++i) {
+    for (size_t i = 0; i < sizes; ++i) {
       faster[i].push_back(quick[i].time_ps);
       slower[i].push_back(slow[i].time_ps);
     }
   }
   for (const Change& change : changes) {
     const auto relieved = runner.run(change.machine);
-    for (size_t i = 0; i < sizes.size(); ++i) {
+    for (size_t i = 0; i < sizes; ++i) {
       runs[i].reliefs.push_back({change.text, relieved[i].time_ps});
     }
   }

@@ -37,17 +37,27 @@ struct CollectiveRun {
 workload::CallKind parse_collective(const std::string& name);
 const char* collective_name(workload::CallKind kind);
 
-// A call of `kind` over all ranks for each size, in order; rank 0 is the root. algorithm: "" to
-// choose by size. Throws LowerError when the algorithm does not suit. faults: links that are slow
-// or dead from the start; ProjectError for one that has a time, for no call would say when it
-// starts. Without `interval`, low and high are the time
-// and there are no reliefs. In step mode the time is that of the last
-// member, and what is lost to contention is told against the fluid phases.
-std::vector<CollectiveRun> run_collective(
-    workload::CallKind kind, const std::vector<int64_t>& sizes, const machine::Machine& machine,
-    const machine::Placement& placement, const std::string& algorithm,
-    const std::vector<TimedLinkFault>& faults, bool step_mode = false, bool interval = true,
-    Progress* progress = nullptr);
+struct CollectiveRequest {
+  workload::CallKind kind = workload::CallKind::all_reduce;
+  std::vector<int64_t> sizes;        // bytes, one call over all ranks for each, in order
+  std::string algorithm = {};        // "" chooses by size
+  std::vector<int64_t> shares = {};  // of an uneven all-to-all: what each rank gets, in any unit
+  std::vector<TimedLinkFault> faults = {};  // from the start
+  bool step_mode = false;
+  bool interval = true;  // without it low and high are the time, and there are no reliefs
+};
+
+// Rank 0 is the root. In step mode the time is that of the last member, and what is lost to
+// contention is told against the fluid phases. Throws LowerError when the algorithm does not suit;
+// ProjectError for a fault that has a time, for no call would say when it starts.
+std::vector<CollectiveRun> run_collective(const CollectiveRequest& request,
+                                          const machine::Machine& machine,
+                                          const machine::Placement& placement,
+                                          Progress* progress = nullptr);
+
+// `bytes` in proportion to `shares`, rounded so that they add up: what is left goes to those that
+// lost most by rounding, the first of them first.
+std::vector<int64_t> shared_out(int64_t bytes, const std::vector<int64_t>& shares);
 
 // Bus bandwidth over algorithm bandwidth, as nccl-tests define it, for `ranks` ranks.
 Rational bus_factor(workload::CallKind kind, int64_t ranks);

@@ -143,6 +143,25 @@ def test_in_a_pipe_the_table_is_plain():
     assert "twice the bandwidth of the links on axis x" in no_limit
 
 
+def test_popular_experts_are_waited_for(tmp_path):
+    ask = ["all_to_all", "--machine", "trn2-ultra", "--ranks", 64, "-b", "64M"]
+    (even,), (alike,), (skewed,) = (
+        collective(*ask, *how)["rows"]
+        for how in ([], ["--routing", "zipf:0"], ["--routing", "zipf:1.2"])
+    )
+    assert alike == even
+    assert skewed["time_us"] > 4 * even["time_us"]
+    routing = tmp_path / "routing"
+    routing.write_text("3 " * 63 + "0\n")
+    (without_last,) = collective(*ask, "--routing", routing)["rows"]
+    assert even["time_us"] < without_last["time_us"] < 1.1 * even["time_us"]
+    # All of 7 others' buffers come over the one link of rank 0.
+    (hot,) = collective("all_to_all", "--machine", "h100", "--ranks", 8, "-b", "64M",
+                        "--routing", "zipf:16")["rows"]  # fmt: skip
+    seconds = 7 * (64 << 20) * (1 - 2**-16) / 370e9
+    assert hot["time_us"] == pytest.approx(14 + 2 * 1.9 + seconds * 1e6, rel=1e-3)
+
+
 def test_what_did_not_matter_is_said():
     ask = ["--machine", "rainier", "--ranks", 128, "-b", "256M"]
     whole = collective("all_reduce", *ask)
@@ -167,6 +186,9 @@ def test_what_did_not_matter_is_said():
         (["all_reduce", "--ranks", 16, "-b", "0"], "'0' is no size"),
         (["all_reduce", "--ranks", 16, "-b", "2M", "-e", "1M"], "-b 2M is more than -e 1M"),
         (["all_reduce", "--ranks", 16, "--algorithm", "nvls"], "use one of mesh, rdh, kanga"),
+        (["all_reduce", "--ranks", 16, "--routing", "zipf:1"], "has no uneven routing"),
+        (["all_to_all", "--ranks", 16, "--routing", "zipf:x"], "write zipf:1.2"),
+        (["all_to_all", "--ranks", 16, "--routing", "nowhere"], "'nowhere' is no routing"),
         (["gather", "--ranks", 16, "--algorithm", "ring"], "has one algorithm only"),
         (["all_reduce", "--ranks", 16, "--machine", "trn9"], "trn9"),
         (["all_reduce"], "ranks"),

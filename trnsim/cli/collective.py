@@ -17,6 +17,15 @@ if TYPE_CHECKING:
 
 DEFAULT = "32M"  # of nccom-test
 
+Routing = Annotated[
+    str,
+    typer.Option(
+        metavar="R",
+        help="What each rank of an all_to_all gets: uniform, zipf:S as popular experts do "
+        "(zipf:1.2), or a file with a whole number for each rank.",
+    ),
+]
+
 
 def add_to(app: typer.Typer) -> None:
     """Adds the verb."""
@@ -55,6 +64,7 @@ def collective(
         str,
         typer.Option(metavar="A", help="Force an algorithm; one that does not suit lists those."),
     ] = "",
+    routing: Routing = "uniform",
     collectives: options.Collectives = None,
     overrides: options.Overrides = None,
     faults: Annotated[
@@ -81,7 +91,8 @@ def collective(
     sizes = _sizes(first or last or DEFAULT, last or first or DEFAULT, factor)
     done = trnsim.collective(
         op, machine, sizes=sizes, ranks=ranks, ranks_per_chip=ranks_per_chip, algorithm=algorithm,
-        overrides=overrides or [], faults=faults or [], collectives=collectives or "fluid",
+        routing=routing, overrides=overrides or [], faults=faults or [],
+        collectives=collectives or "fluid",
     )  # fmt: skip
     if as_json:
         from dataclasses import asdict

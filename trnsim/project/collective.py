@@ -4,8 +4,10 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
+from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from trnsim.errors import WorkloadError
@@ -88,6 +90,8 @@ class Collective:
 # Kinds of figures, as csrc/project groups them, that the time of a collective alone depends on.
 TRANSFERS = ("links", "collective latency", "collective efficiency")
 
+ZIPF_UNIT = 1 << 40  # the share of the most popular rank, before rounding
+
 HEADER = (
     "size(B)", "count(elems)", "type", "time(us)", "algbw(GB/s)", "busbw(GB/s)", "algorithm",
     "lost to contention", "interval(us)",
@@ -117,6 +121,7 @@ def collective(
     ranks: int | None = None,
     ranks_per_chip: int | None = None,
     algorithm: str = "",
+    routing: str | Iterable[int] = "uniform",
     overrides: Iterable[str] | Mapping[str, Any] = (),
     faults: Iterable[str] = (),
     collectives: str = "fluid",
@@ -132,6 +137,9 @@ def collective(
         sizes: bytes, as CollectiveRow.size_bytes.
         chips, ranks, ranks_per_chip: size of the job.
         algorithm: forces one; "" chooses by size, as the machine's library does.
+        routing: of an all_to_all, what each rank gets from every rank: "uniform"; "zipf:S", as the
+            experts of a layer do whose k-th most popular one gets 1 / k^S (rank 0 the most);
+            the path of a file with a whole number for each rank; or those numbers.
         overrides: figures of the machine to change, as "key=value" or a mapping.
         faults: "x+ 0>1=0" for a dead link, "nic up 5=0.5" for half of its bandwidth, as of
             trnsim.project, but always from the start.
@@ -143,17 +151,15 @@ def collective(
         MachineError: an unknown machine, or counts that it cannot hold; a link that it does not
             have, or faults that cut it apart.
         ProjectError: a fault that cannot be read, or that begins later.
-        LowerError: an unknown op, or an algorithm that does not suit (the message lists those that
-            do), or a single rank, or another word for collectives.
+        LowerError: an unknown op, an algorithm that does not suit (the message lists those that
+            do), no sizes, a single rank, or another word for collectives.
+        WorkloadError: a routing that cannot be read.
     """
     from trnsim import _core
     from trnsim.job import is_step_mode, make_job
     from trnsim.project.progress import watch
 
-    asked = list(sizes)
     overrides = overrides if isinstance(overrides, Mapping) else list(overrides)
-    if not asked or min(asked) < 1:
-        raise WorkloadError("a collective needs sizes of 1 byte or more: give at least one")
     name = _core.collective_name(op)
     step_mode = is_step_mode(collectives)
     job = make_job(
@@ -162,14 +168,43 @@ def collective(
     counter = _core.ProjectProgress()
     with watch(counter, "simulating"):
         runs = _core.run_collective(
-            name, asked, job.machine, job.placement, algorithm, list(faults), step_mode, interval,
-            counter,
+            name, list(sizes), job.machine, job.placement, algorithm,
+            shares_of(routing, job.placement.ranks), list(faults), step_mode, interval, counter,
         )  # fmt: skip
-    numerator, denominator = _core.bus_factor(name, job.placement.ranks)
-    rows = tuple(_row(run, numerator / denominator) for run in runs)
     place = job.placement
+    numerator, denominator = _core.bus_factor(name, place.ranks)
+    rows = tuple(_row(run, numerator / denominator) for run in runs)
     not_used = tuple(key for key in _keys(overrides) if _is_no_figure_of_transfers(key))
     return Collective(job.machine.name, name, place.ranks, place.chips, rows, not_used=not_used)
+
+
+def shares_of(routing: str | Iterable[int], ranks: int) -> list[int]:
+    """What each rank gets, in whole numbers; none of them where all get alike."""
+    if not isinstance(routing, str):
+        return list(routing)
+    if routing == "uniform":
+        return []
+    kind, _, exponent = routing.partition(":")
+    if kind == "zipf":
+        try:
+            power = float(exponent)
+        except ValueError:
+            power = math.nan
+        if not 0 <= power <= 16:
+            raise WorkloadError(f"'{routing}' is no routing: write zipf:1.2, up to zipf:16")
+        return [round(ZIPF_UNIT / (k + 1) ** power) for k in range(ranks)]
+    try:
+        text = Path(routing).read_text(encoding="utf-8")
+    except OSError as error:
+        raise WorkloadError(
+            f"'{routing}' is no routing: give uniform, zipf:S or a file ({error.strerror})"
+        ) from None
+    try:
+        return [int(word) for word in text.split()]
+    except ValueError as error:
+        raise WorkloadError(
+            f"'{routing}' is no routing: a whole number for each rank ({error})"
+        ) from None
 
 
 def _keys(overrides: Iterable[str] | Mapping[str, Any]) -> list[str]:
