@@ -86,7 +86,6 @@ def collective(
     """
     options.let_threads_sleep()
     import trnsim
-    from trnsim.project.collective import HEADER, cells_of
 
     sizes = _sizes(first or last or DEFAULT, last or first or DEFAULT, factor)
     done = trnsim.collective(
@@ -99,6 +98,12 @@ def collective(
 
         output.JsonOutput().write(asdict(done))
         return
+    _print(done)
+
+
+def _print(done: Collective) -> None:
+    from trnsim.project.collective import HEADER, cells_of
+
     typer.echo(
         f"# {done.op} on {done.machine}: {done.ranks} ranks on {done.chips} chips; interval by "
         f"{done.interval_basis}"
