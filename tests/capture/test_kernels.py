@@ -157,3 +157,48 @@ def test_moving_a_module_keeps_its_parameters_and_their_ties(mode):
     assert first.weight is second.weight
     assert first.weight is weight
     assert weight.device.type == "trn"
+
+
+MASKS = {
+    "none": {},
+    "causal": {"mask": torch.triu(torch.full((6, 6), -torch.inf), diagonal=1)},
+    "padding": {"src_key_padding_mask": torch.arange(6) >= torch.tensor([[6], [4], [2]])},
+}
+
+
+@pytest.mark.parametrize("masks", MASKS.values(), ids=MASKS)
+@pytest.mark.parametrize("norm_first", [False, True])
+def test_an_encoder_infers_as_the_cpu_does(compute, masks, norm_first):
+    torch.manual_seed(0)
+    layer = nn.TransformerEncoderLayer(32, 4, 64, batch_first=True, norm_first=norm_first)
+    encoder = nn.TransformerEncoder(layer, 2, enable_nested_tensor=not norm_first).eval()
+    x = torch.randn(3, 6, 32)
+    with torch.no_grad():
+        expected = encoder(x, **masks)
+        on_device = {name: mask.to("trn") for name, mask in masks.items()}
+        got = encoder.to("trn")(x.to("trn"), **on_device).cpu()
+    kept = ~masks.get("src_key_padding_mask", torch.zeros(3, 6, dtype=torch.bool))
+    torch.testing.assert_close(got[kept], expected[kept], rtol=1e-4, atol=1e-5)
+
+
+@pytest.mark.parametrize("average", [True, False])
+def test_attention_weights_infer_as_the_cpu_does(compute, average):
+    torch.manual_seed(0)
+    attention = nn.MultiheadAttention(32, 4, batch_first=True).eval()
+    x = torch.randn(3, 6, 32)
+    with torch.no_grad():
+        expected = attention(x, x, x, average_attn_weights=average)
+        attention.to("trn")
+        got = attention(*[x.to("trn")] * 3, average_attn_weights=average)
+    for ours, theirs in zip(got, expected, strict=True):
+        torch.testing.assert_close(ours.cpu(), theirs, rtol=1e-4, atol=1e-5)
+
+
+def test_inference_of_an_encoder_is_recorded_in_parts(mode, record):
+    layer = nn.TransformerEncoderLayer(32, 4, 64, batch_first=True, device="trn").eval()
+    with torch.no_grad(), record() as recording:
+        layer(torch.zeros(3, 6, 32, device="trn"))
+    ops = recording.ops()
+    assert sum("addmm" in op or "linear" in op for op in ops) == 4
+    assert any("scaled_dot_product_fused_attention" in op for op in ops)
+    assert not any("transformer_encoder_layer" in op for op in ops)

@@ -55,7 +55,8 @@ const std::unordered_set<std::string>& bound_by_hand() {
       "aten::as_strided_", "aten::_nested_view_from_buffer", "aten::_coalesced_",
       "aten::sparse_resize_", "aten::sparse_resize_and_clear_", "aten::copy_sparse_to_sparse_",
       "aten::_values", "aten::_indices", "aten::_nnz", "aten::_dimI", "aten::_dimV",
-      "aten::new_empty_strided"};
+      "aten::new_empty_strided", "aten::_transformer_encoder_layer_fwd",
+      "aten::_native_multi_head_attention", "aten::_nested_tensor_from_mask_left_aligned"};
   return names;
 }
 
@@ -127,6 +128,9 @@ TORCH_LIBRARY_IMPL(aten, PrivateUse1, m) {
   m.impl("record_stream", TORCH_FN(record_stream));
   m.impl("_has_compatible_shallow_copy_type", TORCH_FN(has_compatible_shallow_copy_type));
   m.impl("_linalg_check_errors", TORCH_FN(linalg_check_errors));
+  m.impl("_native_multi_head_attention", TORCH_FN(native_multi_head_attention));
+  m.impl("_transformer_encoder_layer_fwd", TORCH_FN(transformer_encoder_layer));
+  m.impl("_nested_tensor_from_mask_left_aligned", TORCH_FN(nested_tensor_from_mask_left_aligned));
 }
 
 // Our copies read tensors with these bits, so nothing needs to be resolved first; the fallbacks

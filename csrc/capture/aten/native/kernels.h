@@ -9,6 +9,7 @@
 #include <ATen/core/stack.h>
 
 #include <optional>
+#include <tuple>
 
 namespace trnsim::capture {
 
@@ -40,6 +41,26 @@ at::Scalar local_scalar_dense(const at::Tensor& self);
 bool equal(const at::Tensor& self, const at::Tensor& other);
 void linalg_check_errors(const at::Tensor& info, std::string_view api_name, bool is_matrix);
 void record_stream(at::Tensor& self, at::Stream stream);
+
+// Inference of nn.TransformerEncoderLayer and nn.MultiheadAttention, in parts that are recorded.
+std::tuple<at::Tensor, at::Tensor> native_multi_head_attention(
+    const at::Tensor& query, const at::Tensor& key, const at::Tensor& value, int64_t embed_dim,
+    int64_t heads, const at::Tensor& qkv_weight, const at::Tensor& qkv_bias,
+    const at::Tensor& proj_weight, const at::Tensor& proj_bias,
+    const std::optional<at::Tensor>& mask, bool need_weights, bool average_weights,
+    std::optional<int64_t> mask_type);
+at::Tensor transformer_encoder_layer(const at::Tensor& src, int64_t embed_dim, int64_t heads,
+                                     const at::Tensor& qkv_weight, const at::Tensor& qkv_bias,
+                                     const at::Tensor& proj_weight, const at::Tensor& proj_bias,
+                                     bool use_gelu, bool norm_first, double eps,
+                                     const at::Tensor& norm_weight_1, const at::Tensor& norm_bias_1,
+                                     const at::Tensor& norm_weight_2, const at::Tensor& norm_bias_2,
+                                     const at::Tensor& ffn_weight_1, const at::Tensor& ffn_bias_1,
+                                     const at::Tensor& ffn_weight_2, const at::Tensor& ffn_bias_2,
+                                     const std::optional<at::Tensor>& mask,
+                                     std::optional<int64_t> mask_type);
+// Never: padded batches stay dense, since there are no nested tensors on the device.
+bool nested_tensor_from_mask_left_aligned(const at::Tensor& t, const at::Tensor& mask);
 
 // Advanced indexing with masks: turns masks among the indices at `position` of the op's `count`
 // arguments into index tensors, as the CUDA kernels do: a nonzero and a read by the host.
