@@ -4,6 +4,8 @@
 
 from __future__ import annotations
 
+import copy
+
 import pytest
 import torch
 from torch import nn
@@ -202,3 +204,21 @@ def test_inference_of_an_encoder_is_recorded_in_parts(mode, record):
     assert sum("addmm" in op or "linear" in op for op in ops) == 4
     assert any("scaled_dot_product_fused_attention" in op for op in ops)
     assert not any("transformer_encoder_layer" in op for op in ops)
+
+
+@pytest.mark.parametrize("norm", [nn.LayerNorm(8), nn.BatchNorm1d(8)], ids=["layer", "batch"])
+def test_half_precision_norms_train_with_statistics_in_float(mode, norm):
+    torch.manual_seed(0)
+    x = torch.randn(16, 8)
+    weights = torch.linspace(0.5, 1.5, x.numel()).reshape(x.shape)
+
+    def train(module, device, dtype):
+        module = copy.deepcopy(module).to(device=device, dtype=dtype)
+        leaf = x.to(device=device, dtype=dtype).requires_grad_()
+        (module(leaf) * weights.to(device=device, dtype=dtype)).sum().backward()
+        return [leaf.grad, module.weight.grad, module.bias.grad]
+
+    expected = train(norm, "cpu", torch.float32)
+    for ours, theirs in zip(train(norm, "trn", torch.bfloat16), expected, strict=True):
+        assert ours.dtype == torch.bfloat16
+        torch.testing.assert_close(ours.cpu().float(), theirs, rtol=0.05, atol=0.1)

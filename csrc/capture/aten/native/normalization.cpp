@@ -4,11 +4,14 @@
 // RMS normalisation's backward pass, one op on an accelerator and a composite on the CPU. With
 // y = x r and r = rstd over the normalised dimensions: dx = r (g w - y mean(g w y)), dw = sum g y.
 //
+// Backward passes in half precision, with the statistics in float.
+//
 // The parts of batch normalisation that SyncBatchNorm puts its collectives between, which PyTorch
 // has for accelerators alone. Statistics are float for half precision, of biased variances.
 #include <ATen/ExpandUtils.h>
 #include <ATen/TensorOperators.h>
 #include <ATen/core/Tensor.h>
+#include <ATen/core/dispatch/Dispatcher.h>
 
 #include "capture/aten/native/normalization.h"
 
@@ -131,7 +134,38 @@ void batch_norm_backward_elemt(torch::jit::Stack& stack) {
   leave(stack, {grad.to(input.scalar_type())});
 }
 
+// A backward pass with everything in float: the CPU's kernels want the statistics in the input's
+// own half precision, an accelerator keeps them in float. Results: of the input, then of weight and
+// bias.
+void in_float(const char* op, size_t weight_at, torch::jit::Stack& stack) {
+  const at::ScalarType input_type = stack[1].toTensor().scalar_type();
+  const at::Tensor weight = tensor_at(stack, weight_at);
+  const at::ScalarType weight_type = weight.defined() ? weight.scalar_type() : input_type;
+  for (c10::IValue& value : stack) {
+    if (!value.isTensor() || !value.toTensor().defined()) continue;
+    const at::Tensor tensor = value.toTensor();
+    if (at::isReducedFloatingType(tensor.scalar_type())) value = tensor.to(at::kFloat);
+  }
+  c10::Dispatcher::singleton().findSchemaOrThrow(op, "").callBoxed(stack);
+  for (size_t i = 0; i < stack.size(); ++i) {
+    const at::Tensor result = tensor_at(stack, i);
+    if (result.defined()) stack[i] = result.to(i == 0 ? input_type : weight_type);
+  }
+}
+void layer_norm_backward(torch::jit::Stack& stack) {
+  in_float("aten::native_layer_norm_backward", 5, stack);
+}
+void native_batch_norm_backward(torch::jit::Stack& stack) {
+  in_float("aten::native_batch_norm_backward", 2, stack);
+}
+void batch_norm_backward(torch::jit::Stack& stack) {
+  in_float("aten::batch_norm_backward", 2, stack);
+}
+
 constexpr SpecialOp kOps[] = {
+    {"aten::native_layer_norm_backward", &layer_norm_backward, nullptr},
+    {"aten::native_batch_norm_backward", &native_batch_norm_backward, nullptr},
+    {"aten::batch_norm_backward", &batch_norm_backward, nullptr},
     {"aten::_fused_rms_norm_backward", &rms_norm_backward, nullptr},
     {"aten::batch_norm_stats", &batch_norm_stats, &batch_norm_stats},
     {"aten::batch_norm_gather_stats_with_counts", &batch_norm_gather_stats,
