@@ -214,7 +214,7 @@ def test_half_precision_norms_train_with_statistics_in_float(mode, norm):
 
     def train(module, device, dtype):
         module = copy.deepcopy(module).to(device=device, dtype=dtype)
-        leaf = x.to(device=device, dtype=dtype).requires_grad_()
+        leaf = x.detach().to(device=device, dtype=dtype).requires_grad_()
         (module(leaf) * weights.to(device=device, dtype=dtype)).sum().backward()
         return [leaf.grad, module.weight.grad, module.bias.grad]
 
