@@ -50,7 +50,7 @@ class Module:
         module, args, kwargs = copy.deepcopy(sample)
         got = self._call(module.to("trn"), *tree_map(to_device, (args, kwargs)))
         is_random = any(word in self.name for word in RANDOM) and module.training
-        return difference(got, want, has_values=mode == "compute" and not is_random)
+        return difference(got, want, mode, is_random)
 
     def _call(self, module: Any, args: Any, kwargs: Any) -> tuple[list, list]:
         torch.manual_seed(0)

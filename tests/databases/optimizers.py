@@ -45,7 +45,7 @@ class Optimizer:
             for name, value in sample.items()
         }
         got = self._train("trn", kwargs | self._on("trn"))
-        return difference(got, want, has_values=mode == "compute")
+        return difference(got, want, mode)
 
     def _on(self, device: str) -> dict[str, bool]:
         # The CPU's own way is the reference for all.
