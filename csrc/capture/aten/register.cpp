@@ -22,6 +22,8 @@
 
 #include "capture/aten/kernel.h"
 #include "capture/aten/native/kernels.h"
+#include "capture/aten/register.h"
+#include "capture/runtime/device_type.h"
 
 namespace trnsim::capture {
 namespace {
@@ -85,28 +87,29 @@ void fallback(const c10::OperatorHandle& op, c10::DispatchKeySet keys, torch::ji
   (*kernel)(op, keys, stack);
 }
 
-// Registered for the life of the process: the dispatcher outlives static destructors.
-const bool registered = [] {
-  auto* const library = new torch::Library(torch::Library::IMPL, "aten",
-                                           c10::DispatchKey::PrivateUse1, __FILE__, __LINE__);
+// Composites that CUDA has a kernel of its own for: here they stay composites, so that a script
+// asks for the same ops on both device types. PrivateUse1, without kernels then, has theirs.
+void composite(const c10::OperatorHandle& op, c10::DispatchKeySet, torch::jit::Stack* stack) {
+  op.redispatchBoxed(c10::DispatchKeySet(c10::DispatchKey::PrivateUse1), stack);
+}
+
+void serve_every_op(torch::Library& library) {
   for (const auto& name : c10::Dispatcher::singleton().getAllOpNames()) {
     if (name.name.rfind("aten::", 0) != 0) continue;
     const auto op = c10::Dispatcher::singleton().findOp(name);
-    if (!op || !op->hasSchema() || !wants_kernel(*op, full_name(name))) continue;
+    if (!op || !op->hasSchema()) continue;
     const std::string short_name = full_name(name).substr(6);
-    library->impl(short_name.c_str(),
-                  CppFunction::makeFromBoxedFunctor(std::make_unique<AtenKernel>(*op)));
+    if (wants_kernel(*op, full_name(name))) {
+      library.impl(short_name.c_str(),
+                   CppFunction::makeFromBoxedFunctor(std::make_unique<AtenKernel>(*op)));
+    } else if (serves_cuda() && !bound_by_hand().count(full_name(name)) &&
+               op->hasKernelForDispatchKey(c10::DispatchKey::CUDA)) {
+      library.impl(short_name.c_str(), CppFunction::makeFromBoxedFunction<&composite>());
+    }
   }
-  return true;
-}();
-
-}  // namespace
-
-TORCH_LIBRARY_IMPL(_, PrivateUse1, m) {
-  m.fallback(CppFunction::makeFromBoxedFunction<&fallback>());
 }
 
-TORCH_LIBRARY_IMPL(aten, PrivateUse1, m) {
+void serve_by_hand(torch::Library& m) {
   m.impl("empty.memory_format", TORCH_FN(empty_memory_format));
   m.impl("empty_strided", TORCH_FN(empty_strided));
   m.impl("_copy_from", TORCH_FN(copy_from));
@@ -131,6 +134,20 @@ TORCH_LIBRARY_IMPL(aten, PrivateUse1, m) {
   m.impl("_native_multi_head_attention", TORCH_FN(native_multi_head_attention));
   m.impl("_transformer_encoder_layer_fwd", TORCH_FN(transformer_encoder_layer));
   m.impl("_nested_tensor_from_mask_left_aligned", TORCH_FN(nested_tensor_from_mask_left_aligned));
+  if (serves_cuda()) m.impl("copy_", TORCH_FN(copy_));  // torch's own would copy by libcudart
+}
+
+}  // namespace
+
+void register_kernels() {
+  // For the life of the process: the dispatcher outlives static destructors.
+  const auto library = [](const char* name) {
+    return new torch::Library(torch::Library::IMPL, name, dispatch_key(), __FILE__, __LINE__);
+  };
+  auto* const aten = library("aten");
+  serve_every_op(*aten);
+  serve_by_hand(*aten);
+  library("_")->fallback(CppFunction::makeFromBoxedFunction<&fallback>());
 }
 
 // Our copies read tensors with these bits, so nothing needs to be resolved first; the fallbacks
