@@ -7,8 +7,10 @@
 
 #include "base/error.h"
 #include "capture/bind.h"
+#include "capture/graph.h"
 #include "capture/recorder.h"
 #include "capture/runtime/allocator.h"
+#include "capture/runtime/device_type.h"
 #include "capture/runtime/fault.h"
 #include "capture/runtime/guard.h"
 
@@ -43,6 +45,11 @@ workload::StorageKind storage_kind(const std::string& name) {
   throw Error(ErrorKind::capture, "no storage kind '" + name + "'");
 }
 
+using MarkTuple = std::tuple<int32_t, int64_t, int64_t>;
+MarkTuple mark_tuple(const GraphMark& mark) {
+  return {mark.recording, mark.records, mark.allocations};
+}
+
 void bind_recording(py::module_& m) {
   m.def("start_recording", &start_recording);
   m.def("stop_recording", [] { return capsule_of(stop_recording()); });
@@ -50,6 +57,8 @@ void bind_recording(py::module_& m) {
   m.def("is_recording", &is_recording);
   m.def("push_module", &push_module);
   m.def("pop_module", &pop_module);
+  m.def("module_path", &module_path);
+  m.def("module_depth", &module_depth);
   m.def("push_recomputation", &push_recomputation);
   m.def("pop_recomputation", &pop_recomputation);
   m.def("push_optimizer", &push_optimizer);
@@ -60,6 +69,11 @@ void bind_recording(py::module_& m) {
         [](const std::string& kind, int64_t value) { record_marker(marker_kind(kind), value); });
   m.def("set_storage_kind", [](const at::Tensor& tensor, const std::string& kind) {
     set_storage_kind(tensor, storage_kind(kind));
+  });
+  m.def("begin_graph", [] { return mark_tuple(begin_graph()); });
+  m.def("end_graph", [] { return mark_tuple(end_graph()); });
+  m.def("replay_graph", [](const MarkTuple& begin, const MarkTuple& end) {
+    replay_graph(std::make_from_tuple<GraphMark>(begin), std::make_from_tuple<GraphMark>(end));
   });
   m.def("set_world", &set_world);
   m.def("add_note", &add_note);
@@ -91,6 +105,7 @@ void bind_capture(py::module_& m) {
               "choose phantom or compute");
     set_mode(name == "phantom" ? Mode::phantom : Mode::compute);
   });
+  m.def("device_name", &device_type_name, "The type of torch.device that we serve.");
   m.def("device_count", [] { return int(device_count()); });
   m.def("set_device_count", [](int count) { set_device_count(c10::DeviceIndex(count)); });
   m.def("current_device", [] { return int(current_device()); });

@@ -28,8 +28,8 @@ from trnsim.errors import CaptureError
 
 
 def device_name() -> str:
-    """The name that the device was registered under: "trn", unless the user chose another."""
-    return torch._C._get_privateuse1_backend_name()
+    """The device's name: "trn", unless the user chose another; "cuda" in the CUDA mode."""
+    return _torch.device_name()
 
 
 def _what_to_write() -> str:

@@ -152,6 +152,7 @@ def run_script(
     capacity_bytes: int | None = None,
     no_oom: bool = False,
     stop_after_step: int | None = None,
+    notes: Sequence[str] = (),
 ) -> CaptureResult:
     """Runs a script as ``python`` would, as ``__main__``, on the simulated device.
 
@@ -164,6 +165,7 @@ def run_script(
         no_oom: over capacity is counted instead of raised.
         stop_after_step: end the script after so many whole steps, or with 0 after the one that is
             measured by default; its ``finally`` blocks run.
+        notes: what the Workload says beside what capture itself had to guess.
 
     Raises:
         CaptureError: when there is no such script, or it ran to its end and no op ran on the
@@ -175,6 +177,8 @@ def run_script(
     world = world or World()
     start_capture(world, mode, capacity_bytes, no_oom, stop_after_step)
     hooks = _running.hooks
+    for note in notes:
+        _torch.add_note(note)
     run = _Run(path_or_module, [str(argument) for argument in args], is_module)
     try:
         run.execute()
