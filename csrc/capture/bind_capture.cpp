@@ -13,6 +13,7 @@
 #include "capture/runtime/device_type.h"
 #include "capture/runtime/fault.h"
 #include "capture/runtime/guard.h"
+#include "capture/runtime/hooks.h"
 
 namespace trnsim::capture {
 namespace {
@@ -84,6 +85,12 @@ void bind_memory(py::module_& m) {
   m.def("capacity_bytes", &capacity_bytes);
   m.def("set_only_report_out_of_memory", &set_only_report_out_of_memory);
   m.def("out_of_memory_count", &out_of_memory_count);
+  m.def(
+      "resize_storage",
+      [](const at::Tensor& tensor, int64_t bytes) {
+        resize_storage(*tensor.storage().unsafeGetStorageImpl(), bytes);
+      },
+      "Makes the device tensor's storage hold so many bytes.");
   m.def("release_cached_memory", &release_cached_memory);
   m.def("live_block_count", &live_block_count);
 }

@@ -109,6 +109,41 @@ void serve_every_op(torch::Library& library) {
   }
 }
 
+void refuse_layout(const c10::OperatorHandle& op, c10::DispatchKeySet, torch::jit::Stack*) {
+  TORCH_CHECK_NOT_IMPLEMENTED(false, full_name(op.operator_name()),
+                              ": sparse, nested and quantized tensors are not supported on this "
+                              "device: use dense ones");
+}
+
+// torch's kernels for CUDA tensors that are not dense would come to libcudart.
+void refuse_layouts() {
+  for (const auto key : {c10::DispatchKey::SparseCUDA, c10::DispatchKey::SparseCsrCUDA,
+                         c10::DispatchKey::NestedTensorCUDA, c10::DispatchKey::QuantizedCUDA}) {
+    auto* const library = new torch::Library(torch::Library::IMPL, "aten", key, __FILE__, __LINE__);
+    for (const auto& name : c10::Dispatcher::singleton().getAllOpNames()) {
+      const auto op = c10::Dispatcher::singleton().findOp(name);
+      const bool is_ours = name.name.rfind("aten::", 0) == 0 && op && op->hasSchema();
+      if (!is_ours || !op->hasKernelForDispatchKey(key)) continue;
+      library->impl(full_name(name).substr(6).c_str(),
+                    CppFunction::makeFromBoxedFunction<&refuse_layout>());
+    }
+  }
+}
+
+// CUDA asks which of two libraries has a kernel for the loss; neither is there.
+template <typename Lengths>
+bool no_library_ctc_loss(const at::Tensor&, const at::Tensor&, Lengths, Lengths, int64_t) {
+  return false;
+}
+
+void serve_cuda_by_hand(torch::Library& m) {
+  m.impl("copy_", TORCH_FN(copy_));  // torch's own would copy by libcudart
+  m.impl("_use_cudnn_ctc_loss", TORCH_FN(no_library_ctc_loss<c10::IntArrayRef>));
+  m.impl("_use_cudnn_ctc_loss.Tensor", TORCH_FN(no_library_ctc_loss<const at::Tensor&>));
+  m.impl("_use_miopen_ctc_loss", TORCH_FN(no_library_ctc_loss<c10::IntArrayRef>));
+  m.impl("_use_miopen_ctc_loss.Tensor", TORCH_FN(no_library_ctc_loss<const at::Tensor&>));
+}
+
 void serve_by_hand(torch::Library& m) {
   m.impl("empty.memory_format", TORCH_FN(empty_memory_format));
   m.impl("empty_strided", TORCH_FN(empty_strided));
@@ -134,7 +169,6 @@ void serve_by_hand(torch::Library& m) {
   m.impl("_native_multi_head_attention", TORCH_FN(native_multi_head_attention));
   m.impl("_transformer_encoder_layer_fwd", TORCH_FN(transformer_encoder_layer));
   m.impl("_nested_tensor_from_mask_left_aligned", TORCH_FN(nested_tensor_from_mask_left_aligned));
-  if (serves_cuda()) m.impl("copy_", TORCH_FN(copy_));  // torch's own would copy by libcudart
 }
 
 }  // namespace
@@ -147,6 +181,10 @@ void register_kernels() {
   auto* const aten = library("aten");
   serve_every_op(*aten);
   serve_by_hand(*aten);
+  if (serves_cuda()) {
+    serve_cuda_by_hand(*aten);
+    refuse_layouts();
+  }
   library("_")->fallback(CppFunction::makeFromBoxedFunction<&fallback>());
 }
 

@@ -83,9 +83,13 @@ struct TrnHooks final : DeviceHooks<at::PrivateUse1HooksInterface> {
   }
 };
 
-// A GPU without libraries: cuDNN, cuBLAS and the like have no kernel that ours do not stand for.
+// A GPU without cuDNN, whose kernels composites would choose; of the other libraries, which are
+// only named by settings, all.
 struct CudaHooks final : DeviceHooks<at::CUDAHooksInterface> {
   bool hasCUDA() const override { return true; }
+  bool hasMAGMA() const override { return true; }
+  bool hasCuSOLVER() const override { return true; }
+  bool hasCuBLASLt() const override { return true; }
   int getNumGPUs() const override { return device_count(); }
   c10::DeviceIndex current_device() const override { return capture::current_device(); }
   c10::Allocator* getCUDADeviceAllocator() const override { return trn_allocator(); }

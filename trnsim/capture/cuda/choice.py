@@ -69,15 +69,25 @@ class DeviceChoice:
         text = str(exception)
         where = _last_line(exception)
         if self.is_cuda:
-            if isinstance(exception, CaptureError) or not any(each in text for each in _RUNTIME):
-                return None
-            return (
-                f"{where}calls NVIDIA's runtime, by a kernel or a library of its own: the CUDA "
-                "mode serves what goes through PyTorch"
+            what = None if isinstance(exception, CaptureError) else _what_was_asked(exception)
+            return what and (
+                f"{where}{what}: the CUDA mode serves what goes through PyTorch's own kernels"
             )
         if any(each in text for each in _NO_GPU):
             return f"{where}asks for CUDA, and the simulated device is {self.name}: use --cuda"
         return None
+
+
+def _what_was_asked(exception: BaseException) -> str | None:
+    """What of CUDA's an exception comes from."""
+    files = [frame.filename for frame in traceback.extract_tb(exception.__traceback__)]
+    if any(file.endswith("torch/utils/cpp_extension.py") for file in files):
+        return "builds an extension of CUDA code"
+    if any("/triton/" in file for file in files):
+        return "launches a Triton kernel"
+    if any(each in str(exception) for each in _RUNTIME):
+        return "calls NVIDIA's runtime, by a kernel or a library of its own"
+    return None
 
 
 def _last_line(exception: BaseException) -> str:

@@ -15,26 +15,25 @@ import torch
 from trnsim.errors import CaptureError
 
 RUNTIME = "it calls NVIDIA's runtime, and there is no GPU behind the simulated device"
-_SEVERAL = (
+SEVERAL = (
     "one process with several devices is not simulated: use DistributedDataParallel, one rank a "
     "device"
 )
 
 # Functions of torch._C beside those of torch.cuda, and why each is refused.
 C_FUNCTIONS = {
-    "_broadcast": _SEVERAL,
-    "_broadcast_out": _SEVERAL,
-    "_broadcast_coalesced": _SEVERAL,
-    "_scatter": _SEVERAL,
-    "_scatter_out": _SEVERAL,
-    "_gather": _SEVERAL,
-    "_gather_out": _SEVERAL,
-    "_nccl_all_gather": _SEVERAL,
-    "_nccl_all_reduce": _SEVERAL,
-    "_nccl_broadcast": _SEVERAL,
+    "_broadcast": SEVERAL,
+    "_broadcast_out": SEVERAL,
+    "_broadcast_coalesced": SEVERAL,
+    "_scatter_out": SEVERAL,
+    "_gather": SEVERAL,
+    "_gather_out": SEVERAL,
+    "_nccl_all_gather": SEVERAL,
+    "_nccl_all_reduce": SEVERAL,
+    "_nccl_broadcast": SEVERAL,
     "_nccl_init_rank": RUNTIME,
-    "_nccl_reduce": _SEVERAL,
-    "_nccl_reduce_scatter": _SEVERAL,
+    "_nccl_reduce": SEVERAL,
+    "_nccl_reduce_scatter": SEVERAL,
     "_nccl_unique_id": RUNTIME,
 }
 
@@ -77,6 +76,3 @@ def is_script_file(name: str) -> bool:
     libraries |= {os.path.dirname(trnsim.__file__), os.path.dirname(os.path.dirname(torch.__file__))}
     return not any(path.startswith(folder + os.sep) for folder in libraries)
 
-
-def install() -> None:
-    """Refusals that need more than a name of torch._C."""

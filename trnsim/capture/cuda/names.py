@@ -17,7 +17,7 @@ from typing import Any
 import torch
 
 from trnsim import _torch
-from trnsim.capture.cuda import graphs, limits, nvtx
+from trnsim.capture.cuda import graphs, limits, nvtx, storages
 from trnsim.device import memory, properties, streams
 
 # What scripts that know only GPUs take for a current one: without 8.0 or more they leave bfloat16
@@ -62,6 +62,17 @@ def _set_sync_debug_mode(mode: int) -> None:
     _SyncDebug.mode = mode
 
 
+def _set_memory_fraction(fraction: float, device: int) -> None:
+    _torch.set_capacity_bytes(int(fraction * properties.get_device_properties(device).total_memory))
+
+
+def _scatter(tensor: Any, devices: list[int], *unused: Any) -> tuple[torch.Tensor, ...]:
+    """What DataParallel asks for; of one device alone it is a copy."""
+    if len(devices) > 1:
+        limits.refuse("DataParallel", limits.SEVERAL)
+    return (tensor.to(torch.device("cuda", devices[0])),)
+
+
 def _c_functions() -> dict[str, Callable[..., Any]]:
     """By their names in ``torch._C``."""
     return {
@@ -98,9 +109,11 @@ def _c_functions() -> dict[str, Callable[..., Any]]:
         "_cuda_memoryStats": _C._accelerator_getDeviceStats,
         "_cuda_resetAccumulatedMemoryStats": _C._accelerator_resetAccumulatedStats,
         "_cuda_resetPeakMemoryStats": _C._accelerator_resetPeakStats,
+        "_cuda_setMemoryFraction": _set_memory_fraction,
         "_cuda_memorySnapshot": lambda *unused: memory._snapshot(),
         "_cuda_memoryMetadataSupported": lambda: False,
         "_cuda_isHistoryEnabled": lambda: False,
+        "_scatter": _scatter,
         "_host_emptyCache": lambda: None,
     }
 
@@ -177,6 +190,8 @@ def _python_names() -> dict[str, dict[str, Any]]:
             "device_count": _torch.device_count,
             "default_generators": _Generators(),
             "check_error": lambda result: None,
+            "_get_pynvml_handler": limits.refusing("what NVML measures", limits.RUNTIME),
+            "MemPool": limits.refusing("torch.cuda.MemPool", limits.RUNTIME),
             **classes,
             **capturing,
         },
@@ -186,6 +201,7 @@ def _python_names() -> dict[str, dict[str, Any]]:
             "_record_memory_history": memory._record_memory_history,
             "_snapshot": memory._snapshot,
             "_dump_snapshot": memory._dump_snapshot,
+            "MemPool": limits.refusing("torch.cuda.MemPool", limits.RUNTIME),
         },
         "torch.cuda.nvtx": {"_nvtx": nvtx.Ranges()},
         "torch.backends.cudnn": {"is_acceptable": lambda tensor: False, "_init": lambda: False},
@@ -200,8 +216,8 @@ def install() -> None:
     for name in dir(_C):
         if name.startswith("_cuda_") and name not in served and name not in _NATIVE:
             served[name] = limits.refusing(f"torch._C.{name}", limits.RUNTIME)
-    for name in limits.C_FUNCTIONS:
-        served[name] = limits.refusing(f"torch._C.{name}", limits.C_FUNCTIONS[name])
+    for name, why in limits.C_FUNCTIONS.items():
+        served[name] = limits.refusing(f"torch._C.{name}", why)
     for name, function in served.items():
         setattr(_C, name, function)
     for module_name, names in _python_names().items():
@@ -209,8 +225,9 @@ def install() -> None:
         for name, value in names.items():
             # A torch.backends module is an object around the real one, which is its `m`.
             setattr(getattr(module, "m", module), name, value)
+    for name, method in storages.METHODS.items():
+        setattr(torch.UntypedStorage, name, method)
     _wrap_documented()
-    limits.install()
 
 
 def _wrap_documented() -> None:
