@@ -8,6 +8,7 @@
 #include "capture/recorder.h"
 #include "capture/runtime/allocator.h"
 #include "capture/runtime/event.h"
+#include "workload/captured_graph.h"
 #include "workload/repeat.h"
 
 namespace trnsim::capture {
@@ -25,7 +26,7 @@ GraphMark present() {
 }  // namespace
 
 GraphMark begin_graph() {
-  begin_region("CUDA graph");
+  begin_region(workload::kCapturedGraph);
   return present();
 }
 

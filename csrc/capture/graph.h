@@ -18,7 +18,7 @@ struct GraphMark {
   int64_t records = 0, allocations = 0;
 };
 
-// Between the two, records belong to a region "CUDA graph".
+// Between the two, records belong to a region kCapturedGraph.
 GraphMark begin_graph();
 GraphMark end_graph();
 void replay_graph(const GraphMark& begin, const GraphMark& end);
