@@ -6,7 +6,6 @@
 #include <algorithm>
 
 #include "lower/order.h"
-#include "workload/captured_graph.h"
 
 namespace trnsim::lower {
 namespace {
@@ -144,7 +143,7 @@ class Planner {
     if (can_join(latest, record, cost)) {
       unit = latest;
     } else {
-      if (options_.graph_per_op && !workload::is_captured_graph(workload_, record)) end_graph();
+      if (options_.graph_per_op) end_graph();
       unit = new_unit(UnitKind::ops, index, record);
     }
     for (size_t i = 0; i < signature.inputs.size(); ++i) {

@@ -4,6 +4,7 @@
 
 #include <algorithm>
 #include <string>
+#include <unordered_set>
 #include <vector>
 
 #include "base/error.h"
@@ -31,6 +32,7 @@ class Repetition {
   void allocate(Range trace) {
     for (int64_t i = trace.begin; i < trace.end; ++i) {
       AllocationEvent event = workload_.allocations[size_t(i)];
+      if (!event.is_free) made_inside_.insert(event.storage);
       const bool is_new = !event.is_free && alive_.count(event.storage) == 0;
       if (is_new) {
         places_[event.storage] = {add_storage(event.storage, event.record + shift_), 0};
@@ -81,7 +83,7 @@ class Repetition {
   Place place(const TensorUse& use, bool is_input) {
     const auto [found, added] = places_.try_emplace(use.storage);
     if (!added) return found->second;
-    const bool from_outside = workload_.storages[size_t(use.storage)].born < records_.begin;
+    const bool from_outside = made_inside_.count(use.storage) == 0;
     const int32_t before = !from_outside ? -1 : is_input ? use.version : use.version - 1;
     const auto living = alive_.find(use.storage);
     if (living != alive_.end()) {
@@ -141,6 +143,7 @@ class Repetition {
   const int64_t shift_;
   StorageVersions& alive_;
   const std::function<int64_t()>& next_event_;
+  std::unordered_set<int32_t> made_inside_;
   std::unordered_map<int32_t, Place> places_;
   std::unordered_map<int32_t, int32_t> calls_, marks_, regions_;
   std::vector<AllocationEvent> events_, to_free_;
