@@ -13,6 +13,7 @@
 PYBIND11_MODULE(_torch, module) {
   module.doc() = "The trn device: what PyTorch runs on it, and the record of it.";
   trnsim::capture::register_kernels();
+  module.def("serve_ops", &trnsim::capture::serve_ops, pybind11::arg("names"));
   trnsim::capture::bind_capture(module);
   trnsim::capture::distributed::bind_distributed(module);
   trnsim::capture::runtime::bind_runtime(module);

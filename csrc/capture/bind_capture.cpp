@@ -91,6 +91,10 @@ void bind_memory(py::module_& m) {
         resize_storage(*tensor.storage().unsafeGetStorageImpl(), bytes);
       },
       "Makes the device tensor's storage hold so many bytes.");
+  m.def(
+      "peak_bytes",
+      [](int device) { return allocator_stats(c10::DeviceIndex(device)).allocated_peak; },
+      "The most that tensors had on the device, in bytes.");
   m.def("release_cached_memory", &release_cached_memory);
   m.def("live_block_count", &live_block_count);
 }

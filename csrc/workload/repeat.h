@@ -18,7 +18,7 @@ struct Range {
 // Of the storages that are alive: the version that was written last.
 using StorageVersions = std::unordered_map<int32_t, int32_t>;
 
-// Appends copies of `records`. A storage of `alive` stays itself, and its version in `alive` becomes
+// Appends copies of `records`. A storage of `alive` stays itself, and its version there becomes
 // what the copies leave; one that was freed since is another storage, allocated and freed where the
 // trace `allocations` of the range did it, and at its ends where that did not. Calls are copied,
 // events get ids of `next_event`, and a region becomes another of the same description.

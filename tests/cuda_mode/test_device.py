@@ -4,7 +4,6 @@
 
 from __future__ import annotations
 
-import subprocess
 from collections.abc import Callable
 from pathlib import Path
 
@@ -152,8 +151,6 @@ def test_ranges_of_nvtx_are_modules(run: Callable, tmp_path: Path) -> None:
     assert ("layer", "aten::addmm") in ops
 
 
-
-
 NAMES = """
 import json, sys, types, torch
 modules = [m for n, m in sorted(sys.modules.items()) if n == "torch.cuda" or
@@ -178,9 +175,7 @@ def test_no_name_of_torch_cuda_changes_without_the_mode(run: Callable, tmp_path:
     assert alone.returncode == installed.returncode == 0, alone.stderr + installed.stderr
     assert len(alone.stdout) > 10_000
     assert installed.stdout == alone.stdout
-    ran = run(
-        f"{NAMES}\nopen('names.json', 'w').write(text)\ntorch.ones(2, device='trn') + 1\n"
-    )
+    ran = run(f"{NAMES}\nopen('names.json', 'w').write(text)\ntorch.ones(2, device='trn') + 1\n")
     assert ran.code == 0, ran.prints
     assert (tmp_path / "names.json").read_text() == alone.stdout.strip()
 

@@ -53,6 +53,7 @@ class _Capture:
     hooks: Hooks
     stack: contextlib.ExitStack
     had_group: bool
+    peaks: list[int]  # bytes of each device, at the start
 
 
 _running: _Capture | None = None
@@ -106,7 +107,11 @@ def start_capture(
         _torch.start_recording()
         hooks.install()
         stack.callback(hooks.remove)
-        _running = _Capture(world, hooks, stack.pop_all(), had_group)
+        _running = _Capture(world, hooks, stack.pop_all(), had_group, _peaks())
+
+
+def _peaks() -> list[int]:
+    return [_torch.peak_bytes(device) for device in range(_torch.device_count())]
 
 
 def stop_capture() -> Workload:
@@ -137,6 +142,14 @@ def _note_what_was_left_out(capture: _Capture) -> None:
         note(
             f"{point_to_point} point-to-point messages with other ranks: only rank {world.rank} "
             "was captured, and what the others do is not known"
+        )
+    now = _peaks()
+    used = [index for index, peak in enumerate(capture.peaks) if now[index] > peak]
+    if len(used) > 1:
+        names = " and ".join(f"{process_group.device_name()}:{index}" for index in used)
+        note(
+            f"tensors were on {names}: one process with several devices is not simulated, and the "
+            "work of all of them is counted as one device's"
         )
     if on_host:
         note(f"{on_host} collectives of CPU tensors have no time")

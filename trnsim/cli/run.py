@@ -60,14 +60,7 @@ def run(
     faults: options.Faults = None,
     out: options.Out = None,
     as_json: options.Json = False,
-    cuda: Annotated[
-        bool | None,
-        typer.Option(
-            "--cuda/--no-cuda",
-            help="The simulated device is called cuda, for scripts written for it; by default "
-            "where the script's source asks for CUDA and for nothing else.",
-        ),
-    ] = None,
+    cuda: options.Cuda = None,
 ) -> None:
     """Run a training script, unchanged, and say how long a step takes on a machine.
 

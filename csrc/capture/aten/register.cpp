@@ -188,6 +188,20 @@ void register_kernels() {
   library("_")->fallback(CppFunction::makeFromBoxedFunction<&fallback>());
 }
 
+void serve_ops(const std::vector<std::string>& names) {
+  for (const auto& name : names) {
+    const size_t colons = name.find("::");
+    const size_t dot = name.find('.', colons);
+    const auto op = c10::Dispatcher::singleton().findOp(
+        {name.substr(0, dot), dot == std::string::npos ? "" : name.substr(dot + 1)});
+    if (!op || !op->hasSchema()) continue;
+    auto* const library = new torch::Library(torch::Library::IMPL, name.substr(0, colons),
+                                             dispatch_key(), __FILE__, __LINE__);
+    library->impl(name.substr(colons + 2).c_str(),
+                  CppFunction::makeFromBoxedFunctor(std::make_unique<AtenKernel>(*op)));
+  }
+}
+
 // Our copies read tensors with these bits, so nothing needs to be resolved first; the fallbacks
 // would clone, and a clone is a copy again, without end.
 #define TRN_COPY_FALLTHROUGH(key)                                          \

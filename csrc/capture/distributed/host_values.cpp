@@ -14,7 +14,8 @@ namespace {
 
 Block& block_behind(const at::Tensor& tensor) {
   Block* const block = block_of(tensor);
-  TRN_CHECK(block != nullptr, capture, "a message of a " + device_type_name() + " tensor that has no storage",
+  TRN_CHECK(block != nullptr, capture,
+            "a message of a " + device_type_name() + " tensor that has no storage",
             "pass a dense tensor that was made on the device");
   return *block;
 }

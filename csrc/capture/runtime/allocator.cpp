@@ -129,14 +129,13 @@ std::string bytes_text(int64_t bytes) {
 [[noreturn]] void throw_out_of_memory(int64_t bytes, c10::DeviceIndex index,
                                       const workload::AllocatorStats& stats, int64_t capacity) {
   const int64_t free_bytes = std::max<int64_t>(0, capacity - stats.reserved_bytes);
-  TORCH_CHECK_WITH(OutOfMemoryError, false,
-                   serves_cuda() ? "CUDA" : c10::get_privateuse1_backend(false),
-                   " out of memory. Tried to allocate ", bytes_text(bytes), ". Device ", int(index),
-                   " has a total capacity of ", bytes_text(capacity), " of which ",
-                   bytes_text(free_bytes), " is free. Of the allocated memory ",
-                   bytes_text(stats.allocated_bytes), " is allocated by PyTorch, and ",
-                   bytes_text(stats.reserved_bytes - stats.allocated_bytes),
-                   " is reserved by PyTorch but unallocated.");
+  TORCH_CHECK_WITH(
+      OutOfMemoryError, false, serves_cuda() ? "CUDA" : c10::get_privateuse1_backend(false),
+      " out of memory. Tried to allocate ", bytes_text(bytes), ". Device ", int(index),
+      " has a total capacity of ", bytes_text(capacity), " of which ", bytes_text(free_bytes),
+      " is free. Of the allocated memory ", bytes_text(stats.allocated_bytes),
+      " is allocated by PyTorch, and ", bytes_text(stats.reserved_bytes - stats.allocated_bytes),
+      " is reserved by PyTorch but unallocated.");
   std::abort();
 }
 
@@ -194,8 +193,7 @@ c10::DataPtr allocate_block(int64_t bytes, c10::DeviceIndex device) {
     runtime::note_block_made(*block);
   }
   void* const address = reinterpret_cast<void*>(block->address);
-  return {address, block.release(), &release_block,
-          c10::Device(device_type(), device)};
+  return {address, block.release(), &release_block, c10::Device(device_type(), device)};
 }
 
 void release_block(void* context) {

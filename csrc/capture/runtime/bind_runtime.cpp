@@ -59,8 +59,7 @@ void bind_runtime(py::module_& module) {
   module.def(
       "stream_priority",
       [](int64_t id) {
-        return stream_priority(
-            c10::Stream(c10::Stream::UNSAFE, c10::Device(device_type(), 0), id));
+        return stream_priority(c10::Stream(c10::Stream::UNSAFE, c10::Device(device_type(), 0), id));
       },
       py::arg("stream_id"));
   module.def(

@@ -117,8 +117,7 @@ Snapshots& snapshots() {
 }  // namespace
 
 TrnGenerator::TrnGenerator(c10::DeviceIndex device, uint64_t seed)
-    : c10::GeneratorImpl(c10::Device(device_type(), device),
-                         c10::DispatchKeySet(dispatch_key())),
+    : c10::GeneratorImpl(c10::Device(device_type(), device), c10::DispatchKeySet(dispatch_key())),
       seed_(seed),
       cpu_(at::detail::createCPUGenerator(seed)) {}
 

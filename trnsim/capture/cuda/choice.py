@@ -12,7 +12,13 @@ from trnsim.capture.cuda.request import Request
 from trnsim.errors import CaptureError
 
 # How torch says, without the CUDA mode, that there is no GPU.
-_NO_GPU = ("NVIDIA driver", "not compiled with CUDA", "CUDA driver", "backend 'nccl'", "CUDA device")
+_NO_GPU = (
+    "NVIDIA driver",
+    "not compiled with CUDA",
+    "CUDA driver",
+    "backend 'nccl'",
+    "CUDA device",
+)
 # How CUDA's libraries say it, in the CUDA mode.
 _RUNTIME = ("CUDA error", "CUDA driver", "cudaError", "NVIDIA driver", "active drivers", "libcuda")
 
@@ -53,7 +59,9 @@ class DeviceChoice:
         """What the report says of it."""
         if not self.is_cuda:
             return []
-        why = "asked for by --cuda" if self.asked else f"the script asks for it: {self.request.line}"
+        why = (
+            "asked for by --cuda" if self.asked else f"the script asks for it: {self.request.line}"
+        )
         return [f"CUDA mode: the simulated device is called cuda ({why})"]
 
     def advice(self) -> str:

@@ -85,7 +85,7 @@ class CUDAGraph:
         limits.refuse("CUDAGraph.debug_dump", limits.RUNTIME)
 
 
-class graph:  # noqa: N801 - torch's name
+class graph:
     """``torch.cuda.graph``: captures what runs inside, on a stream of its own."""
 
     default_capture_stream: torch.Stream | None = None
@@ -112,6 +112,6 @@ class graph:  # noqa: N801 - torch's name
         self.stream_ctx.__enter__()
         self.cuda_graph.capture_begin(self.pool)
 
-    def __exit__(self, *error: Any) -> None:
+    def __exit__(self, *error: object) -> None:
         self.cuda_graph.capture_end()
         self.stream_ctx.__exit__(*error)

@@ -73,6 +73,8 @@ def is_script_file(name: str) -> bool:
     if name.startswith("<") or not os.path.exists(path):
         return False
     libraries = {sysconfig.get_path(key) for key in ("stdlib", "platstdlib", "purelib", "platlib")}
-    libraries |= {os.path.dirname(trnsim.__file__), os.path.dirname(os.path.dirname(torch.__file__))}
+    libraries |= {
+        os.path.dirname(trnsim.__file__),
+        os.path.dirname(os.path.dirname(torch.__file__)),
+    }
     return not any(path.startswith(folder + os.sep) for folder in libraries)
-

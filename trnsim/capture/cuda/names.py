@@ -17,7 +17,7 @@ from typing import Any
 import torch
 
 from trnsim import _torch
-from trnsim.capture.cuda import graphs, limits, nvtx, storages
+from trnsim.capture.cuda import graphs, libraries, limits, nvtx, storages
 from trnsim.device import memory, properties, streams
 
 # What scripts that know only GPUs take for a current one: without 8.0 or more they leave bfloat16
@@ -119,9 +119,9 @@ def _c_functions() -> dict[str, Callable[..., Any]]:
 
 
 class _Runtime:
-    """What ``torch.cuda.cudart()`` gives: the calls of the CUDA runtime that mean something here."""
+    """What ``torch.cuda.cudart()`` gives: those calls of the runtime that mean something here."""
 
-    class cudaError(int):  # noqa: N801
+    class cudaError(int):
         success = 0
 
     def __init__(self) -> None:
@@ -227,6 +227,8 @@ def install() -> None:
             setattr(getattr(module, "m", module), name, value)
     for name, method in storages.METHODS.items():
         setattr(torch.UntypedStorage, name, method)
+    operators = torch._ops._Ops
+    operators.load_library = libraries.served_after_load(operators.load_library)
     _wrap_documented()
 
 

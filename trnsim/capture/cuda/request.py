@@ -129,9 +129,7 @@ def _local_files(name: str, folders: list[str]) -> list[str]:
     return found
 
 
-def _look(
-    tree: ast.AST, file: str, lines: list[str], device_name: str, request: Request
-) -> None:
+def _look(tree: ast.AST, file: str, lines: list[str], device_name: str, request: Request) -> None:
     compared = {
         id(part)
         for node in ast.walk(tree)
