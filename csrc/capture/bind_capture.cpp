@@ -7,10 +7,13 @@
 
 #include "base/error.h"
 #include "capture/bind.h"
+#include "capture/graph.h"
 #include "capture/recorder.h"
 #include "capture/runtime/allocator.h"
+#include "capture/runtime/device_type.h"
 #include "capture/runtime/fault.h"
 #include "capture/runtime/guard.h"
+#include "capture/runtime/hooks.h"
 
 namespace trnsim::capture {
 namespace {
@@ -43,6 +46,11 @@ workload::StorageKind storage_kind(const std::string& name) {
   throw Error(ErrorKind::capture, "no storage kind '" + name + "'");
 }
 
+using MarkTuple = std::tuple<int32_t, int64_t, int64_t>;
+MarkTuple mark_tuple(const GraphMark& mark) {
+  return {mark.recording, mark.records, mark.allocations};
+}
+
 void bind_recording(py::module_& m) {
   m.def("start_recording", &start_recording);
   m.def("stop_recording", [] { return capsule_of(stop_recording()); });
@@ -50,6 +58,8 @@ void bind_recording(py::module_& m) {
   m.def("is_recording", &is_recording);
   m.def("push_module", &push_module);
   m.def("pop_module", &pop_module);
+  m.def("module_path", &module_path);
+  m.def("module_depth", &module_depth);
   m.def("push_recomputation", &push_recomputation);
   m.def("pop_recomputation", &pop_recomputation);
   m.def("push_optimizer", &push_optimizer);
@@ -61,6 +71,11 @@ void bind_recording(py::module_& m) {
   m.def("set_storage_kind", [](const at::Tensor& tensor, const std::string& kind) {
     set_storage_kind(tensor, storage_kind(kind));
   });
+  m.def("begin_graph", [] { return mark_tuple(begin_graph()); });
+  m.def("end_graph", [] { return mark_tuple(end_graph()); });
+  m.def("replay_graph", [](const MarkTuple& begin, const MarkTuple& end) {
+    replay_graph(std::make_from_tuple<GraphMark>(begin), std::make_from_tuple<GraphMark>(end));
+  });
   m.def("set_world", &set_world);
   m.def("add_note", &add_note);
 }
@@ -70,6 +85,16 @@ void bind_memory(py::module_& m) {
   m.def("capacity_bytes", &capacity_bytes);
   m.def("set_only_report_out_of_memory", &set_only_report_out_of_memory);
   m.def("out_of_memory_count", &out_of_memory_count);
+  m.def(
+      "resize_storage",
+      [](const at::Tensor& tensor, int64_t bytes) {
+        resize_storage(*tensor.storage().unsafeGetStorageImpl(), bytes);
+      },
+      "Makes the device tensor's storage hold so many bytes.");
+  m.def(
+      "peak_bytes",
+      [](int device) { return allocator_stats(c10::DeviceIndex(device)).allocated_peak; },
+      "The most that tensors had on the device, in bytes.");
   m.def("release_cached_memory", &release_cached_memory);
   m.def("live_block_count", &live_block_count);
 }
@@ -91,6 +116,7 @@ void bind_capture(py::module_& m) {
               "choose phantom or compute");
     set_mode(name == "phantom" ? Mode::phantom : Mode::compute);
   });
+  m.def("device_name", &device_type_name, "The type of torch.device that we serve.");
   m.def("device_count", [] { return int(device_count()); });
   m.def("set_device_count", [](int count) { set_device_count(c10::DeviceIndex(count)); });
   m.def("current_device", [] { return int(current_device()); });

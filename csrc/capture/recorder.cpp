@@ -451,10 +451,18 @@ void pop_module() {
   if (!thread.modules.empty() && thread.recording >= 0) thread.modules.pop_back();
 }
 
+std::string module_path() { return thread.paths.empty() ? "" : thread.paths.back(); }
+int64_t module_depth() { return int64_t(thread.paths.size()); }
+
 void push_recomputation() { ++thread.recomputation; }
 void pop_recomputation() { --thread.recomputation; }
 void push_optimizer() { ++thread.optimizer; }
 void pop_optimizer() { --thread.optimizer; }
+
+void edit_recording(const std::function<void(Workload& workload, int32_t recording)>& edit) {
+  const std::lock_guard lock(recorder().mutex);
+  edit(recorder().workload, recorder().recording);
+}
 
 int32_t begin_region(const std::string& description) {
   if (!is_recording()) return -1;

@@ -11,6 +11,7 @@
 
 #include <ATen/core/TensorBody.h>
 
+#include <functional>
 #include <memory>
 #include <span>
 #include <string>
@@ -67,12 +68,18 @@ void set_storage_kind(const at::Tensor& tensor, workload::StorageKind kind);
 // Module path and phase, kept by the Python hooks of trnsim/capture.
 void push_module(const std::string& path);
 void pop_module();
+std::string module_path();  // of this thread's innermost module, "" outside of any
+int64_t module_depth();
 void push_recomputation();  // inside a checkpointed function that runs again
 void pop_recomputation();
 void push_optimizer();      // inside optimizer.step()
 void pop_optimizer();
 int32_t begin_region(const std::string& description);
 void end_region();
+
+// Runs `edit` on what has been recorded so far, with the number of the recording that blocks hold.
+void edit_recording(
+    const std::function<void(workload::Workload& workload, int32_t recording)>& edit);
 
 // Groups in creation order; 0 is the world, made by set_world.
 void set_world(int64_t rank, int64_t world_size, int64_t ranks_per_server);

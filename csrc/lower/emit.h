@@ -9,8 +9,8 @@
 // are placed so that they end with it, since they work on its tiles as they come. A cold op (first
 // of a graph, or after a call that it needs) takes P0 + max over engines + Q0.
 //
-// Eager. The host launches ops in record order; a kernel waits for its launch and for the kernel
-// before it on its stream.
+// Eager. The host launches ops in record order, a captured graph as one; a kernel waits for its
+// launch and for the kernel before it on its stream.
 #pragma once
 
 #include "lower/builder.h"

@@ -4,6 +4,7 @@
 #include <map>
 
 #include "lower/emit.h"
+#include "workload/captured_graph.h"
 
 namespace trnsim::lower {
 namespace {
@@ -44,6 +45,15 @@ class EagerEmitter {
     return builder_.task(TaskKind::launch, host_, target_.chip.gpu.host_launch_ps, -1, {});
   }
 
+  // Each kernel has its own launch, but a captured graph is launched as a whole.
+  int32_t launch_of(const Unit& unit) {
+    const workload::Record& record = workload_.records[size_t(unit.record)];
+    const bool captured = workload::is_captured_graph(workload_, record);
+    if (!captured || record.region != region_) launched_ = launch();
+    region_ = captured ? record.region : -1;
+    return launched_;
+  }
+
   int32_t last_of(int32_t stream) const {
     const auto found = last_.find(stream);
     return found == last_.end() ? -1 : found->second;
@@ -51,7 +61,7 @@ class EagerEmitter {
 
   // The launch, the kernel before it on its stream, and what the stream was made to wait for.
   std::vector<Dep> deps_of(const Unit& unit) {
-    std::vector<Dep> deps{{launch()}, {last_of(unit.stream)}};
+    std::vector<Dep> deps{{launch_of(unit)}, {last_of(unit.stream)}};
     for (const int32_t fence : unit.fences) deps.push_back({done_[size_t(fence)]});
     return deps;
   }
@@ -98,6 +108,7 @@ class EagerEmitter {
   std::vector<int32_t> done_;
   std::map<int32_t, int32_t> last_;  // last kernel of each stream
   int32_t host_ = 0, tensor_ = 0, vector_ = 0;
+  int32_t launched_ = -1, region_ = -1;  // the last launch, and the captured graph it was for
 };
 
 }  // namespace

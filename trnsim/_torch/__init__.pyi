@@ -7,8 +7,10 @@ import torch
 import typing
 import typing_extensions
 from . import distributed
-__all__: list[str] = ['add_note', 'begin_region', 'capacity_bytes', 'current_device', 'default_generator', 'default_stream', 'device_count', 'distributed', 'end_region', 'install_fault_handler', 'is_known', 'is_pinned_address', 'is_recording', 'live_block_count', 'mark_step', 'memory_snapshot', 'mode', 'out_of_memory_count', 'pop_module', 'pop_optimizer', 'pop_recomputation', 'push_module', 'push_optimizer', 'push_recomputation', 'record_marker', 'release_cached_memory', 'reset_groups', 'set_capacity_bytes', 'set_device_count', 'set_event_clock', 'set_host_clock_warning', 'set_mode', 'set_only_report_out_of_memory', 'set_parameter_count', 'set_storage_kind', 'set_world', 'snapshot_recording', 'start_memory_history', 'start_recording', 'stop_memory_history', 'stop_recording', 'stream_priority', 'stream_priority_range', 'work_count']
+__all__: list[str] = ['add_note', 'begin_graph', 'begin_region', 'capacity_bytes', 'current_device', 'default_generator', 'default_stream', 'device_count', 'device_name', 'distributed', 'end_graph', 'end_region', 'install_fault_handler', 'is_known', 'is_pinned_address', 'is_recording', 'live_block_count', 'mark_step', 'memory_snapshot', 'mode', 'module_depth', 'module_path', 'out_of_memory_count', 'peak_bytes', 'pop_module', 'pop_optimizer', 'pop_recomputation', 'push_module', 'push_optimizer', 'push_recomputation', 'record_marker', 'release_cached_memory', 'replay_graph', 'reset_groups', 'resize_storage', 'serve_ops', 'set_capacity_bytes', 'set_device_count', 'set_event_clock', 'set_host_clock_warning', 'set_mode', 'set_only_report_out_of_memory', 'set_parameter_count', 'set_storage_kind', 'set_world', 'snapshot_recording', 'start_memory_history', 'start_recording', 'stop_memory_history', 'stop_recording', 'stream_priority', 'stream_priority_range', 'work_count']
 def add_note(arg0: str) -> None:
+    ...
+def begin_graph() -> tuple[int, int, int]:
     ...
 def begin_region(arg0: str) -> int:
     ...
@@ -23,6 +25,12 @@ def default_stream(device: typing.SupportsInt | typing.SupportsIndex) -> tuple[i
     (stream id, device index, device type)
     """
 def device_count() -> int:
+    ...
+def device_name() -> str:
+    """
+    The type of torch.device that we serve.
+    """
+def end_graph() -> tuple[int, int, int]:
     ...
 def end_region() -> None:
     ...
@@ -48,8 +56,16 @@ def memory_snapshot(device: typing.SupportsInt | typing.SupportsIndex) -> tuple:
     """
 def mode() -> str:
     ...
+def module_depth() -> int:
+    ...
+def module_path() -> str:
+    ...
 def out_of_memory_count() -> int:
     ...
+def peak_bytes(arg0: typing.SupportsInt | typing.SupportsIndex) -> int:
+    """
+    The most that tensors had on the device, in bytes.
+    """
 def pop_module() -> None:
     ...
 def pop_optimizer() -> None:
@@ -66,10 +82,18 @@ def record_marker(arg0: str, arg1: typing.SupportsInt | typing.SupportsIndex) ->
     ...
 def release_cached_memory() -> None:
     ...
+def replay_graph(arg0: tuple[typing.SupportsInt | typing.SupportsIndex, typing.SupportsInt | typing.SupportsIndex, typing.SupportsInt | typing.SupportsIndex], arg1: tuple[typing.SupportsInt | typing.SupportsIndex, typing.SupportsInt | typing.SupportsIndex, typing.SupportsInt | typing.SupportsIndex]) -> None:
+    ...
 def reset_groups() -> None:
     """
     Forgets every group but the world.
     """
+def resize_storage(arg0: torch.Tensor, arg1: typing.SupportsInt | typing.SupportsIndex) -> None:
+    """
+    Makes the device tensor's storage hold so many bytes.
+    """
+def serve_ops(names: collections.abc.Sequence[str]) -> None:
+    ...
 def set_capacity_bytes(arg0: typing.SupportsInt | typing.SupportsIndex) -> None:
     ...
 def set_device_count(arg0: typing.SupportsInt | typing.SupportsIndex) -> None:

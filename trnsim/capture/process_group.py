@@ -28,18 +28,28 @@ from trnsim.errors import CaptureError
 
 
 def device_name() -> str:
-    """The name that the device was registered under: "trn", unless the user chose another."""
-    return torch._C._get_privateuse1_backend_name()
+    """The device's name: "trn", unless the user chose another; "cuda" in the CUDA mode."""
+    return _torch.device_name()
+
+
+def backend_name() -> str:
+    """The name of our backend: the device's, or that of CUDA's in the CUDA mode."""
+    name = device_name()
+    return "nccl" if name == "cuda" else name
 
 
 def _what_to_write() -> str:
     name = device_name()
-    return f"write init_process_group(), or init_process_group('cpu:gloo,{name}:{name}')"
+    return f"write init_process_group(), or init_process_group('cpu:gloo,{name}:{backend_name()}')"
 
 
 def register_backend() -> None:
-    """Makes the backend known under the device's name and the default of the device; once."""
-    name = device_name()
+    """Makes the backend known under its name and the default of the device; once."""
+    name = backend_name()
+    if name == "nccl":  # torch's own would look for GPUs
+        plugin = dist.Backend._BackendPlugin(functools.partial(_create, name, ""), True)
+        dist.Backend._plugins["NCCL"] = plugin
+        return
     if name.upper() in dist.Backend._plugins:
         return
     dist.Backend.register_backend(
@@ -75,7 +85,7 @@ def _is_ours(backend: str | None, device_id: Any) -> bool:
         accelerator = torch.accelerator.current_accelerator()
         return accelerator is not None and accelerator.type == name
     pairs = [pair.split(":") for pair in str(backend).lower().split(",")]
-    return any(pair[-1] == name for pair in pairs)
+    return any(pair[-1] == backend_name() for pair in pairs)
 
 
 def _rank_and_size(init_method: str | None, rank: int, size: int) -> tuple[int, int]:
@@ -116,7 +126,7 @@ def init_process_group_in_one_process(original: Callable[..., None]) -> Callable
 
 def _refuse_unservable(backend: str | None) -> None:
     name = device_name()
-    known = {name, "gloo", "undefined", "fake"}
+    known = {backend_name(), "gloo", "undefined", "fake"}
     for part in str(backend or "undefined").lower().split(","):
         if part.split(":")[-1] not in known:
             raise CaptureError(f"backend '{backend}' cannot drive {name}: {_what_to_write()}")

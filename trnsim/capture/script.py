@@ -53,6 +53,7 @@ class _Capture:
     hooks: Hooks
     stack: contextlib.ExitStack
     had_group: bool
+    peaks: list[int]  # bytes of each device, at the start
 
 
 _running: _Capture | None = None
@@ -106,7 +107,11 @@ def start_capture(
         _torch.start_recording()
         hooks.install()
         stack.callback(hooks.remove)
-        _running = _Capture(world, hooks, stack.pop_all(), had_group)
+        _running = _Capture(world, hooks, stack.pop_all(), had_group, _peaks())
+
+
+def _peaks() -> list[int]:
+    return [_torch.peak_bytes(device) for device in range(_torch.device_count())]
 
 
 def stop_capture() -> Workload:
@@ -138,6 +143,14 @@ def _note_what_was_left_out(capture: _Capture) -> None:
             f"{point_to_point} point-to-point messages with other ranks: only rank {world.rank} "
             "was captured, and what the others do is not known"
         )
+    now = _peaks()
+    used = [index for index, peak in enumerate(capture.peaks) if now[index] > peak]
+    if len(used) > 1:
+        names = " and ".join(f"{process_group.device_name()}:{index}" for index in used)
+        note(
+            f"tensors were on {names}: one process with several devices is not simulated, and the "
+            "work of all of them is counted as one device's"
+        )
     if on_host:
         note(f"{on_host} collectives of CPU tensors have no time")
 
@@ -152,6 +165,7 @@ def run_script(
     capacity_bytes: int | None = None,
     no_oom: bool = False,
     stop_after_step: int | None = None,
+    notes: Sequence[str] = (),
 ) -> CaptureResult:
     """Runs a script as ``python`` would, as ``__main__``, on the simulated device.
 
@@ -164,6 +178,7 @@ def run_script(
         no_oom: over capacity is counted instead of raised.
         stop_after_step: end the script after so many whole steps, or with 0 after the one that is
             measured by default; its ``finally`` blocks run.
+        notes: what the Workload says beside what capture itself had to guess.
 
     Raises:
         CaptureError: when there is no such script, or it ran to its end and no op ran on the
@@ -175,6 +190,8 @@ def run_script(
     world = world or World()
     start_capture(world, mode, capacity_bytes, no_oom, stop_after_step)
     hooks = _running.hooks
+    for note in notes:
+        _torch.add_note(note)
     run = _Run(path_or_module, [str(argument) for argument in args], is_module)
     try:
         run.execute()

@@ -96,6 +96,14 @@ Faults = Annotated[
         "('x+ 0>1=0', 'nic up 5=0.5@10ms', 'chip 5=0.5'); repeatable.",
     ),
 ]
+Cuda = Annotated[
+    bool | None,
+    typer.Option(
+        "--cuda/--no-cuda",
+        help="Call the simulated device cuda, for scripts written for it; by default where the "
+        "script's source asks for CUDA and for nothing else.",
+    ),
+]
 Out = Annotated[
     Path | None,
     typer.Option(

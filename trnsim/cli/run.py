@@ -15,6 +15,7 @@ from trnsim.cli import options, output
 from trnsim.errors import CaptureError
 
 if TYPE_CHECKING:
+    from trnsim.capture.cuda.choice import DeviceChoice
     from trnsim.job import Job
 
 
@@ -59,11 +60,12 @@ def run(
     faults: options.Faults = None,
     out: options.Out = None,
     as_json: options.Json = False,
+    cuda: options.Cuda = None,
 ) -> None:
     """Run a training script, unchanged, and say how long a step takes on a machine.
 
-    The script gets the device "trn" and torchrun's variables; it runs once, as rank 0. Its prints,
-    exceptions and exit code are its own.
+    The script gets the device "trn", or in the CUDA mode "cuda", and torchrun's variables; it runs
+    once, as rank 0. Its prints, exceptions and exit code are its own.
     """
     from trnsim.job import is_step_mode, make_job
 
@@ -75,11 +77,12 @@ def run(
         machine, chips=chips, ranks=ranks, ranks_per_chip=ranks_per_chip, overrides=overrides or []
     )
     job.check_scenario(slow_chips or [], faults or [])
+    choice = _choose_device(script, arguments or [], is_module, cuda)
     document = output.claim_json(as_json)
     last = None if not stop_after_step else 0 if step is None else step + 1
-    captured = _capture(script, arguments or [], is_module, job, mode, no_oom, last)
+    captured = _capture(script, arguments or [], is_module, job, mode, no_oom, last, choice)
     if captured.exit_code != 0:
-        _explain(captured)
+        _explain(captured, choice)
         ended = f"trnsim: no report: the script ended with exit code {captured.exit_code}"
         print(ended, file=sys.stderr)
         raise typer.Exit(captured.exit_code)
@@ -121,30 +124,53 @@ def _capture(
     mode: options.Mode,
     no_oom: bool,
     stop_after_step: int | None,
+    choice: DeviceChoice,
 ) -> Any:
     import os
 
     os.environ["TRNSIM_AUTOLOAD"] = "1"  # the command asks for our device, whoever else is here
+    choice.enter()
     import trnsim.device  # noqa: F401  before torch, which would only warn where it fails
     from trnsim.capture import run_script
     from trnsim.device import clock
 
     clock.install(job.machine, job.placement.ranks_per_chip)
 
-    return run_script(
-        script,
-        arguments,
-        is_module=is_module,
-        world=job.world(),
-        mode=mode.value,
-        capacity_bytes=job.capacity_bytes,
-        no_oom=no_oom,
-        stop_after_step=stop_after_step,
-    )
+    try:
+        return run_script(
+            script,
+            arguments,
+            is_module=is_module,
+            world=job.world(),
+            mode=mode.value,
+            capacity_bytes=job.capacity_bytes,
+            no_oom=no_oom,
+            stop_after_step=stop_after_step,
+            notes=choice.notes(),
+        )
+    except CaptureError as error:
+        raise CaptureError(f"{error}{choice.advice()}") from None
 
 
-def _explain(captured: Any) -> None:
+def _choose_device(
+    script: str, arguments: list[str], is_module: bool, asked: bool | None
+) -> DeviceChoice:
+    import os
+
+    from trnsim.capture.cuda.choice import DeviceChoice
+    from trnsim.capture.cuda.request import find
+
+    name = os.environ.get("TRNSIM_DEVICE_NAME", "trn")
+    request = find(script, arguments, is_module=is_module, device_name=name)
+    return DeviceChoice(asked, request, name)
+
+
+def _explain(captured: Any, choice: DeviceChoice) -> None:
     import torch
+
+    line = choice.explain(captured.exception)
+    if line is not None:
+        print(f"trnsim: {line}", file=sys.stderr)
 
     if isinstance(captured.exception, torch.OutOfMemoryError):
         print(

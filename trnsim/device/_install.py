@@ -11,18 +11,23 @@ import types
 import torch
 
 from trnsim import torch_version
+from trnsim.capture.cuda import early
 from trnsim.errors import CaptureError
 
 UNCLAIMED = "privateuseone"  # torch's name of the slot while no plugin has renamed it
 
 
 def device_name() -> str:
-    """The name that scripts use: "trn", or TRNSIM_DEVICE_NAME."""
+    """The name that scripts use: "trn", or TRNSIM_DEVICE_NAME; "cuda" in the CUDA mode."""
+    if early.is_loaded():
+        return "cuda"
     return os.environ.get("TRNSIM_DEVICE_NAME", "trn")
 
 
 def check_name(name: str) -> None:
     """Raises CaptureError when torch has no room for a device of that name."""
+    if early.is_loaded():
+        return
     wrong = f"the device cannot be called '{name}' (TRNSIM_DEVICE_NAME)"
     if not (name.isascii() and name.isidentifier()):
         raise CaptureError(f"{wrong}: use letters and digits, as in neuron")
@@ -40,6 +45,8 @@ def _is_device_type(name: str) -> bool:
 
 def check_slot(name: str) -> None:
     """Raises CaptureError when another plugin holds torch's device slot."""
+    if early.is_loaded():
+        return  # CUDA's is taken by loading early
     holder = torch._C._get_privateuse1_backend_name()
     if holder == UNCLAIMED:
         return
@@ -66,7 +73,14 @@ def load_extension() -> types.ModuleType:
 
 
 def install(module: types.ModuleType) -> None:
-    """Renames the slot, registers `module` as ``torch.<name>``, and adds Tensor.<name>() etc."""
+    """Renames the slot, registers `module` as ``torch.<name>``, and adds Tensor.<name>() etc.
+
+    In the CUDA mode ``torch.cuda`` stays what it is, and gets our functions.
+    """
+    if early.is_loaded():
+        from trnsim.capture.cuda import names
+
+        return names.install()
     name = device_name()
     torch.utils.rename_privateuse1_backend(name)
     torch._register_device_module(name, module)

@@ -6,6 +6,8 @@ from __future__ import annotations
 
 import torch
 
+from . import _C
+
 Device = torch.device | str | int | None
 
 
@@ -19,7 +21,7 @@ def _get_device_index(device: Device, optional: bool = False) -> int:
     if isinstance(device, str):
         device = torch.device(device)
     if isinstance(device, torch.device):
-        name = torch._C._get_privateuse1_backend_name()
+        name = _C.device_name()
         if device.type != name:
             raise ValueError(f"expected a {name} device, got {device}")
         if device.index is not None:

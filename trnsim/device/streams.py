@@ -19,7 +19,7 @@ from ._utils import Device, _get_device_index
 
 
 def _device(device: Device) -> torch.device:
-    name = torch._C._get_privateuse1_backend_name()
+    name = _C.device_name()
     return torch.device(name, _get_device_index(device, optional=True))
 
 
@@ -78,7 +78,7 @@ class _EventType(type):
         return torch.Event(_device(None), enable_timing=enable_timing, blocking=blocking)
 
     def __instancecheck__(cls, instance: object) -> bool:
-        name = torch._C._get_privateuse1_backend_name()
+        name = _C.device_name()
         return isinstance(instance, torch.Event) and instance.device.type == name
 
 

@@ -15,6 +15,7 @@
 #include "capture/aten/stack_map.h"
 #include "capture/recorder.h"
 #include "capture/runtime/block.h"
+#include "capture/runtime/device_type.h"
 #include "capture/runtime/guard.h"
 #include "capture/runtime/hooks.h"
 
@@ -80,7 +81,7 @@ c10::Device device_of(const OpFacts& facts, const TensorArguments& tensors) {
       break;
     }
   }
-  if (first == nullptr) return {c10::DeviceType::PrivateUse1, current_device()};
+  if (first == nullptr) return {device_type(), current_device()};
   if (!facts.mixes_devices) {
     for (const auto& argument : tensors) {
       const at::Tensor& tensor = *argument.tensor;
@@ -218,7 +219,7 @@ bool AtenKernel::values_known(const Call& call, const CallPlan* plan) const {
   for (const auto& argument : call.tensors) {
     Block* const block = block_of(*argument.tensor);
     if (block == nullptr) {
-      if (argument.tensor->device().type() == c10::DeviceType::PrivateUse1) return false;
+      if (argument.tensor->device().type() == device_type()) return false;
       continue;
     }
     if (block->known) continue;

@@ -22,6 +22,8 @@
 
 #include "capture/aten/kernel.h"
 #include "capture/aten/native/kernels.h"
+#include "capture/aten/register.h"
+#include "capture/runtime/device_type.h"
 
 namespace trnsim::capture {
 namespace {
@@ -85,28 +87,64 @@ void fallback(const c10::OperatorHandle& op, c10::DispatchKeySet keys, torch::ji
   (*kernel)(op, keys, stack);
 }
 
-// Registered for the life of the process: the dispatcher outlives static destructors.
-const bool registered = [] {
-  auto* const library = new torch::Library(torch::Library::IMPL, "aten",
-                                           c10::DispatchKey::PrivateUse1, __FILE__, __LINE__);
+// Composites that CUDA has a kernel of its own for: here they stay composites, so that a script
+// asks for the same ops on both device types. PrivateUse1, without kernels then, has theirs.
+void composite(const c10::OperatorHandle& op, c10::DispatchKeySet, torch::jit::Stack* stack) {
+  op.redispatchBoxed(c10::DispatchKeySet(c10::DispatchKey::PrivateUse1), stack);
+}
+
+void serve_every_op(torch::Library& library) {
   for (const auto& name : c10::Dispatcher::singleton().getAllOpNames()) {
     if (name.name.rfind("aten::", 0) != 0) continue;
     const auto op = c10::Dispatcher::singleton().findOp(name);
-    if (!op || !op->hasSchema() || !wants_kernel(*op, full_name(name))) continue;
+    if (!op || !op->hasSchema()) continue;
     const std::string short_name = full_name(name).substr(6);
-    library->impl(short_name.c_str(),
-                  CppFunction::makeFromBoxedFunctor(std::make_unique<AtenKernel>(*op)));
+    if (wants_kernel(*op, full_name(name))) {
+      library.impl(short_name.c_str(),
+                   CppFunction::makeFromBoxedFunctor(std::make_unique<AtenKernel>(*op)));
+    } else if (serves_cuda() && !bound_by_hand().count(full_name(name)) &&
+               op->hasKernelForDispatchKey(c10::DispatchKey::CUDA)) {
+      library.impl(short_name.c_str(), CppFunction::makeFromBoxedFunction<&composite>());
+    }
   }
-  return true;
-}();
-
-}  // namespace
-
-TORCH_LIBRARY_IMPL(_, PrivateUse1, m) {
-  m.fallback(CppFunction::makeFromBoxedFunction<&fallback>());
 }
 
-TORCH_LIBRARY_IMPL(aten, PrivateUse1, m) {
+void refuse_layout(const c10::OperatorHandle& op, c10::DispatchKeySet, torch::jit::Stack*) {
+  TORCH_CHECK_NOT_IMPLEMENTED(false, full_name(op.operator_name()),
+                              ": sparse, nested and quantized tensors are not supported on this "
+                              "device: use dense ones");
+}
+
+// torch's kernels for CUDA tensors that are not dense would come to libcudart.
+void refuse_layouts() {
+  for (const auto key : {c10::DispatchKey::SparseCUDA, c10::DispatchKey::SparseCsrCUDA,
+                         c10::DispatchKey::NestedTensorCUDA, c10::DispatchKey::QuantizedCUDA}) {
+    auto* const library = new torch::Library(torch::Library::IMPL, "aten", key, __FILE__, __LINE__);
+    for (const auto& name : c10::Dispatcher::singleton().getAllOpNames()) {
+      const auto op = c10::Dispatcher::singleton().findOp(name);
+      const bool is_ours = name.name.rfind("aten::", 0) == 0 && op && op->hasSchema();
+      if (!is_ours || !op->hasKernelForDispatchKey(key)) continue;
+      library->impl(full_name(name).substr(6).c_str(),
+                    CppFunction::makeFromBoxedFunction<&refuse_layout>());
+    }
+  }
+}
+
+// CUDA asks which of two libraries has a kernel for the loss; neither is there.
+template <typename Lengths>
+bool no_library_ctc_loss(const at::Tensor&, const at::Tensor&, Lengths, Lengths, int64_t) {
+  return false;
+}
+
+void serve_cuda_by_hand(torch::Library& m) {
+  m.impl("copy_", TORCH_FN(copy_));  // torch's own would copy by libcudart
+  m.impl("_use_cudnn_ctc_loss", TORCH_FN(no_library_ctc_loss<c10::IntArrayRef>));
+  m.impl("_use_cudnn_ctc_loss.Tensor", TORCH_FN(no_library_ctc_loss<const at::Tensor&>));
+  m.impl("_use_miopen_ctc_loss", TORCH_FN(no_library_ctc_loss<c10::IntArrayRef>));
+  m.impl("_use_miopen_ctc_loss.Tensor", TORCH_FN(no_library_ctc_loss<const at::Tensor&>));
+}
+
+void serve_by_hand(torch::Library& m) {
   m.impl("empty.memory_format", TORCH_FN(empty_memory_format));
   m.impl("empty_strided", TORCH_FN(empty_strided));
   m.impl("_copy_from", TORCH_FN(copy_from));
@@ -131,6 +169,37 @@ TORCH_LIBRARY_IMPL(aten, PrivateUse1, m) {
   m.impl("_native_multi_head_attention", TORCH_FN(native_multi_head_attention));
   m.impl("_transformer_encoder_layer_fwd", TORCH_FN(transformer_encoder_layer));
   m.impl("_nested_tensor_from_mask_left_aligned", TORCH_FN(nested_tensor_from_mask_left_aligned));
+}
+
+}  // namespace
+
+void register_kernels() {
+  // For the life of the process: the dispatcher outlives static destructors.
+  const auto library = [](const char* name) {
+    return new torch::Library(torch::Library::IMPL, name, dispatch_key(), __FILE__, __LINE__);
+  };
+  auto* const aten = library("aten");
+  serve_every_op(*aten);
+  serve_by_hand(*aten);
+  if (serves_cuda()) {
+    serve_cuda_by_hand(*aten);
+    refuse_layouts();
+  }
+  library("_")->fallback(CppFunction::makeFromBoxedFunction<&fallback>());
+}
+
+void serve_ops(const std::vector<std::string>& names) {
+  for (const auto& name : names) {
+    const size_t colons = name.find("::");
+    const size_t dot = name.find('.', colons);
+    const auto op = c10::Dispatcher::singleton().findOp(
+        {name.substr(0, dot), dot == std::string::npos ? "" : name.substr(dot + 1)});
+    if (!op || !op->hasSchema()) continue;
+    auto* const library = new torch::Library(torch::Library::IMPL, name.substr(0, colons),
+                                             dispatch_key(), __FILE__, __LINE__);
+    library->impl(name.substr(colons + 2).c_str(),
+                  CppFunction::makeFromBoxedFunctor(std::make_unique<AtenKernel>(*op)));
+  }
 }
 
 // Our copies read tensors with these bits, so nothing needs to be resolved first; the fallbacks

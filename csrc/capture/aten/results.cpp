@@ -10,6 +10,7 @@
 #include "capture/aten/stack_map.h"
 #include "capture/recorder.h"
 #include "capture/runtime/allocator.h"
+#include "capture/runtime/device_type.h"
 #include "capture/runtime/hooks.h"
 
 namespace trnsim::capture {
@@ -18,7 +19,7 @@ namespace {
 at::Tensor on_storage(c10::Storage storage, c10::IntArrayRef sizes, c10::IntArrayRef strides,
                       int64_t offset, c10::ScalarType dtype) {
   at::Tensor tensor = at::detail::make_tensor_base<c10::TensorImpl>(
-      std::move(storage), c10::DispatchKeySet(c10::DispatchKey::PrivateUse1),
+      std::move(storage), c10::DispatchKeySet(dispatch_key()),
       c10::scalarTypeToTypeMeta(dtype));
   tensor.unsafeGetTensorImpl()->set_sizes_and_strides(sizes, strides, offset);
   return tensor;

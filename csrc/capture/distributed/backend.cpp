@@ -11,6 +11,7 @@
 #include "base/error.h"
 #include "capture/distributed/values.h"
 #include "capture/recorder.h"
+#include "capture/runtime/device_type.h"
 
 namespace trnsim::capture::distributed {
 namespace {
@@ -84,7 +85,7 @@ UniformBackend::WorkPtr UniformBackend::issue(const Message& message, const Tens
       any.empty() ? refused_device_hint_.empty() : is_trn(any.front());
   TRN_CHECK(!on_device || refused_device_hint_.empty(), capture,
             std::string(workload::call_kind_name(message.kind)) +
-                " of a trn tensor in a group of " + "backend " + name_,
+                " of a " + device_type_name() + " tensor in a group of backend " + name_,
             refused_device_hint_);
   std::vector<int32_t> calls;
   if (on_device) {

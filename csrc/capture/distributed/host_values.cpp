@@ -7,14 +7,16 @@
 #include "base/error.h"
 #include "capture/recorder.h"
 #include "capture/runtime/block.h"
+#include "capture/runtime/device_type.h"
 
 namespace trnsim::capture::distributed {
 namespace {
 
 Block& block_behind(const at::Tensor& tensor) {
   Block* const block = block_of(tensor);
-  TRN_CHECK(block != nullptr, capture, "a message of a trn tensor that has no storage",
-            "pass a dense tensor that was made on trn");
+  TRN_CHECK(block != nullptr, capture,
+            "a message of a " + device_type_name() + " tensor that has no storage",
+            "pass a dense tensor that was made on the device");
   return *block;
 }
 

@@ -5,6 +5,8 @@
 // has no clock while a script runs.
 #include <torch/csrc/distributed/c10d/reducer_timer.hpp>
 
+#include "capture/runtime/device_type.h"
+
 namespace trnsim::capture::distributed {
 namespace {
 
@@ -23,10 +25,11 @@ class HostTimer : public c10d::Timer {
 
 const bool registered = [] {
   c10d::TimerRegistry()->Register(
-      c10::DeviceType::PrivateUse1,
+      device_type(),
       [](c10::Device device) -> std::unique_ptr<c10d::Timer> {
         return std::make_unique<HostTimer>(device);
-      });
+      },
+      c10::REGISTRY_PREFERRED);
   return true;
 }();
 

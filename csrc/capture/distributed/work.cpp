@@ -13,7 +13,7 @@ namespace {
 std::vector<c10::Device> devices_of(const std::vector<at::Tensor>& tensors) {
   std::vector<c10::Device> devices;
   for (const at::Tensor& tensor : tensors) {
-    if (tensor.is_privateuseone() &&
+    if (is_trn(tensor) &&
         std::find(devices.begin(), devices.end(), tensor.device()) == devices.end()) {
       devices.push_back(tensor.device());
     }

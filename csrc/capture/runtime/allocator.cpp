@@ -14,6 +14,7 @@
 
 #include "base/error.h"
 #include "capture/recorder.h"
+#include "capture/runtime/device_type.h"
 #include "capture/runtime/guard.h"
 #include "capture/runtime/memory_history.h"
 
@@ -128,13 +129,13 @@ std::string bytes_text(int64_t bytes) {
 [[noreturn]] void throw_out_of_memory(int64_t bytes, c10::DeviceIndex index,
                                       const workload::AllocatorStats& stats, int64_t capacity) {
   const int64_t free_bytes = std::max<int64_t>(0, capacity - stats.reserved_bytes);
-  TORCH_CHECK_WITH(OutOfMemoryError, false, c10::get_privateuse1_backend(false),
-                   " out of memory. Tried to allocate ", bytes_text(bytes), ". Device ", int(index),
-                   " has a total capacity of ", bytes_text(capacity), " of which ",
-                   bytes_text(free_bytes), " is free. Of the allocated memory ",
-                   bytes_text(stats.allocated_bytes), " is allocated by PyTorch, and ",
-                   bytes_text(stats.reserved_bytes - stats.allocated_bytes),
-                   " is reserved by PyTorch but unallocated.");
+  TORCH_CHECK_WITH(
+      OutOfMemoryError, false, serves_cuda() ? "CUDA" : c10::get_privateuse1_backend(false),
+      " out of memory. Tried to allocate ", bytes_text(bytes), ". Device ", int(index),
+      " has a total capacity of ", bytes_text(capacity), " of which ", bytes_text(free_bytes),
+      " is free. Of the allocated memory ", bytes_text(stats.allocated_bytes),
+      " is allocated by PyTorch, and ", bytes_text(stats.reserved_bytes - stats.allocated_bytes),
+      " is reserved by PyTorch but unallocated.");
   std::abort();
 }
 
@@ -192,8 +193,7 @@ c10::DataPtr allocate_block(int64_t bytes, c10::DeviceIndex device) {
     runtime::note_block_made(*block);
   }
   void* const address = reinterpret_cast<void*>(block->address);
-  return {address, block.release(), &release_block,
-          c10::Device(c10::DeviceType::PrivateUse1, device)};
+  return {address, block.release(), &release_block, c10::Device(device_type(), device)};
 }
 
 void release_block(void* context) {
@@ -293,6 +293,13 @@ TrnAllocator allocator;
 
 c10::Allocator* trn_allocator() { return &allocator; }
 
-REGISTER_ALLOCATOR(c10::DeviceType::PrivateUse1, &allocator)
+namespace {
+
+const bool registered = [] {
+  c10::SetAllocator(device_type(), &allocator, kRegistrationPriority);
+  return true;
+}();
+
+}  // namespace
 
 }  // namespace trnsim::capture

@@ -7,6 +7,7 @@
 
 #include "capture/recorder.h"
 #include "capture/runtime/clock.h"
+#include "capture/runtime/device_type.h"
 #include "capture/runtime/generator.h"
 #include "capture/runtime/host_allocator.h"
 #include "capture/runtime/stream.h"
@@ -58,8 +59,7 @@ void bind_runtime(py::module_& module) {
   module.def(
       "stream_priority",
       [](int64_t id) {
-        return stream_priority(
-            c10::Stream(c10::Stream::UNSAFE, c10::Device(c10::DeviceType::PrivateUse1, 0), id));
+        return stream_priority(c10::Stream(c10::Stream::UNSAFE, c10::Device(device_type(), 0), id));
       },
       py::arg("stream_id"));
   module.def(

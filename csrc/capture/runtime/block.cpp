@@ -10,6 +10,7 @@
 #include "base/error.h"
 #include "capture/recorder.h"
 #include "capture/runtime/allocator.h"
+#include "capture/runtime/device_type.h"
 
 namespace trnsim::capture {
 
@@ -30,7 +31,7 @@ Block* block_at(const void* address) {
 Block* block_of(const c10::StorageImpl& storage) {
   const c10::DataPtr& data = storage.data_ptr();
   if (data.get_deleter() == &release_block) return static_cast<Block*>(data.get_context());
-  const bool is_foreign = data.device().type() != c10::DeviceType::PrivateUse1 || !data.get();
+  const bool is_foreign = data.device().type() != device_type() || !data.get();
   return is_foreign ? nullptr : block_at(data.get());
 }
 
@@ -40,7 +41,7 @@ Block* block_of(const at::Tensor& tensor) {
 }
 
 bool is_trn(const at::Tensor& tensor) {
-  return tensor.defined() && tensor.device().type() == c10::DeviceType::PrivateUse1;
+  return tensor.defined() && tensor.device().type() == device_type();
 }
 
 c10::StorageImpl& host_storage(Block& block) {

@@ -13,6 +13,7 @@
 #include <utility>
 
 #include "base/error.h"
+#include "capture/runtime/device_type.h"
 
 namespace trnsim::capture::runtime {
 namespace {
@@ -116,8 +117,7 @@ Snapshots& snapshots() {
 }  // namespace
 
 TrnGenerator::TrnGenerator(c10::DeviceIndex device, uint64_t seed)
-    : c10::GeneratorImpl(c10::Device(c10::DeviceType::PrivateUse1, device),
-                         c10::DispatchKeySet(c10::DispatchKey::PrivateUse1)),
+    : c10::GeneratorImpl(c10::Device(device_type(), device), c10::DispatchKeySet(dispatch_key())),
       seed_(seed),
       cpu_(at::detail::createCPUGenerator(seed)) {}
 
@@ -155,8 +155,8 @@ void TrnGenerator::set_state(const c10::TensorImpl& state) {
   TRN_CHECK(state.is_cpu() && state.is_contiguous() &&
                 state.dtype() == caffe2::TypeMeta::Make<uint8_t>() &&
                 state.numel() == int64_t(kStateBytes),
-            capture, "the state of a trn generator is a CPU tensor of 16 bytes (seed, offset)",
-            "pass what get_rng_state() or Generator.get_state() of a trn device returned");
+            capture, "the state of a device's generator is a CPU tensor of 16 bytes (seed, offset)",
+            "pass what get_rng_state() or Generator.get_state() of this device returned");
   uint64_t fields[2];
   std::memcpy(fields, state.data(), kStateBytes);
   seed_ = fields[0];
@@ -211,8 +211,8 @@ at::Generator cpu_generator_for(const std::optional<at::Generator>& generator,
   const bool is_given = generator.has_value() && generator->defined();
   if (is_given && generator->device().is_cpu()) return *generator;
   at::Generator mine = is_given ? *generator : default_generator(device);
-  TORCH_CHECK(mine.device().is_privateuseone(),
-              "trnsim: expected a generator of a trn device, got ", mine.device());
+  TORCH_CHECK(mine.device().type() == device_type(), "trnsim: expected a generator of a ",
+              device_type_name(), " device, got ", mine.device());
   const std::lock_guard lock(mine.mutex());
   return mine.get<TrnGenerator>()->cpu_generator();
 }

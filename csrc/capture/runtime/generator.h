@@ -26,6 +26,8 @@
 #include <cstdint>
 #include <optional>
 
+#include "capture/runtime/device_type.h"
+
 namespace trnsim::capture::runtime {
 
 inline constexpr uint64_t kLongestWalk = uint64_t(1) << 30;  // about a second
@@ -41,7 +43,7 @@ class TrnGenerator final : public c10::GeneratorImpl {
   uint64_t get_offset() const override;
   void set_state(const c10::TensorImpl& state) override;
   c10::intrusive_ptr<c10::TensorImpl> get_state() const override;
-  static c10::DeviceType device_type() { return c10::DeviceType::PrivateUse1; }
+  static c10::DeviceType device_type() { return capture::device_type(); }
 
   // The CPU generator that stands at this generator's place. What an op draws from it is drawn from
   // this one. Call it once per op, holding mutex_.

@@ -8,6 +8,7 @@
 #include <atomic>
 
 #include "capture/recorder.h"
+#include "capture/runtime/device_type.h"
 
 namespace trnsim::capture {
 namespace {
@@ -62,20 +63,19 @@ void set_device_count(c10::DeviceIndex value) { count.store(value < 1 ? 1 : valu
 
 int32_t current_stream_index(c10::DeviceIndex device) {
   return int32_t(
-      stream_functions().get_stream({c10::DeviceType::PrivateUse1, device}).id());
+      stream_functions().get_stream({device_type(), device}).id());
 }
 
 namespace {
 
 struct TrnGuard final : c10::impl::DeviceGuardImplInterface {
-  static constexpr c10::DeviceType kType = c10::DeviceType::PrivateUse1;
-  c10::DeviceType type() const override { return kType; }
+  c10::DeviceType type() const override { return device_type(); }
   c10::Device exchangeDevice(c10::Device device) const override {
     const c10::DeviceIndex old = current_device();
     if (device.index() >= 0) set_current_device(device.index());
-    return {kType, old};
+    return {device_type(), old};
   }
-  c10::Device getDevice() const override { return {kType, current_device()}; }
+  c10::Device getDevice() const override { return {device_type(), current_device()}; }
   void setDevice(c10::Device device) const override {
     if (device.index() >= 0) set_current_device(device.index());
   }
@@ -133,6 +133,6 @@ struct TrnGuard final : c10::impl::DeviceGuardImplInterface {
 
 }  // namespace
 
-C10_REGISTER_GUARD_IMPL(PrivateUse1, TrnGuard)
+const c10::impl::DeviceGuardImplRegistrar registered(device_type(), new TrnGuard);
 
 }  // namespace trnsim::capture

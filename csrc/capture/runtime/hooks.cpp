@@ -2,6 +2,7 @@
 // SPDX-FileCopyrightText: The trnsim authors
 #include "capture/runtime/hooks.h"
 
+#include <ATen/detail/CUDAHooksInterface.h>
 #include <ATen/detail/PrivateUse1HooksInterface.h>
 #include <c10/util/Exception.h>
 
@@ -10,6 +11,7 @@
 
 #include "base/error.h"
 #include "capture/runtime/allocator.h"
+#include "capture/runtime/device_type.h"
 #include "capture/runtime/guard.h"
 
 namespace trnsim::capture {
@@ -36,7 +38,9 @@ void resize_storage(c10::StorageImpl& storage, int64_t bytes) {
 
 namespace {
 
-struct TrnHooks final : at::PrivateUse1HooksInterface {
+// What both interfaces ask for.
+template <typename Interface>
+struct DeviceHooks : Interface {
   bool isBuilt() const override { return true; }
   bool isAvailable() const override { return true; }
   bool hasPrimaryContext(c10::DeviceIndex) const override { return true; }
@@ -61,7 +65,7 @@ struct TrnHooks final : at::PrivateUse1HooksInterface {
     return hook_functions().new_generator(device < 0 ? current_device() : device);
   }
   at::Device getDeviceFromPtr(void*) const override {
-    return {c10::DeviceType::PrivateUse1, current_device()};
+    return {device_type(), current_device()};
   }
   bool isPinnedPtr(const void* data) const override {
     return hook_functions().is_pinned && hook_functions().is_pinned(data);
@@ -71,13 +75,39 @@ struct TrnHooks final : at::PrivateUse1HooksInterface {
                                 "no pinned memory is installed");
     return hook_functions().pinned_allocator();
   }
+};
+
+struct TrnHooks final : DeviceHooks<at::PrivateUse1HooksInterface> {
   void resizePrivateUse1Bytes(const c10::Storage& storage, size_t bytes) const override {
     resize_storage(*storage.unsafeGetStorageImpl(), int64_t(bytes));
   }
 };
 
+// A GPU without cuDNN, whose kernels composites would choose; of the other libraries, which are
+// only named by settings, all.
+struct CudaHooks final : DeviceHooks<at::CUDAHooksInterface> {
+  bool hasCUDA() const override { return true; }
+  bool hasMAGMA() const override { return true; }
+  bool hasCuSOLVER() const override { return true; }
+  bool hasCuBLASLt() const override { return true; }
+  int getNumGPUs() const override { return device_count(); }
+  c10::DeviceIndex current_device() const override { return capture::current_device(); }
+  c10::Allocator* getCUDADeviceAllocator() const override { return trn_allocator(); }
+  void deviceSynchronize(c10::DeviceIndex device) const override {
+    stream_functions().synchronize_device(device);
+  }
+  std::string showConfig() const override { return "  - CUDA: simulated by trnsim\n"; }
+};
+
+// torch caches the CUDA hooks during its import, so this must have run before.
 const bool registered = [] {
-  at::RegisterPrivateUse1HooksInterface(new TrnHooks);
+  if (serves_cuda()) {
+    at::CUDAHooksRegistry()->Register(
+        "CUDAHooks", [](at::CUDAHooksArgs) { return std::make_unique<CudaHooks>(); },
+        c10::REGISTRY_PREFERRED);
+  } else {
+    at::RegisterPrivateUse1HooksInterface(new TrnHooks);
+  }
   return true;
 }();
 

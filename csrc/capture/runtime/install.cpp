@@ -4,6 +4,7 @@
 // Puts streams, events, generators and pinned memory into the tables that the guard and the hooks
 // read. Static initialization is early enough: torch asks for none of them before the device has a
 // name.
+#include "capture/runtime/device_type.h"
 #include "capture/runtime/event.h"
 #include "capture/runtime/generator.h"
 #include "capture/runtime/guard.h"
@@ -53,7 +54,7 @@ const bool installed = [] {
   install_streams(stream_functions());
   install_events(stream_functions());
   install_hooks(hook_functions());
-  at::setHostAllocator(at::DeviceType::PrivateUse1, host_allocator());
+  at::setHostAllocator(device_type(), host_allocator(), kRegistrationPriority);
   return true;
 }();
 

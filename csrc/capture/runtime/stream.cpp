@@ -9,6 +9,7 @@
 
 #include "base/error.h"
 #include "capture/recorder.h"
+#include "capture/runtime/device_type.h"
 #include "capture/runtime/event.h"
 
 namespace trnsim::capture::runtime {
@@ -42,7 +43,7 @@ Streams& streams() {
 thread_local std::array<c10::StreamId, kDeviceLimit> current_ids{};
 
 c10::Stream stream_of(c10::DeviceIndex device, c10::StreamId id) {
-  return c10::Stream(c10::Stream::UNSAFE, c10::Device(c10::DeviceType::PrivateUse1, device), id);
+  return c10::Stream(c10::Stream::UNSAFE, c10::Device(device_type(), device), id);
 }
 
 c10::StreamId add_stream(Streams& all, c10::DeviceIndex device, int priority) {

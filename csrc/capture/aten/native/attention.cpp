@@ -27,6 +27,7 @@
 #include <limits>
 
 #include "capture/aten/special.h"
+#include "capture/runtime/device_type.h"
 
 namespace trnsim::capture {
 namespace {
@@ -193,6 +194,16 @@ SpecialOps attention_ops() { return {kOps, std::size(kOps)}; }
 
 }  // namespace trnsim::capture
 
-namespace at::native {
-REGISTER_PRIVATEUSE1_DISPATCH(_fused_sdp_choice_stub, &trnsim::capture::choose_attention)
-}  // namespace at::native
+namespace {
+
+const bool registered = [] {
+  auto& stub = at::native::_fused_sdp_choice_stub;
+  if (trnsim::capture::serves_cuda()) {
+    stub.set_cuda_dispatch_ptr(&trnsim::capture::choose_attention);
+  } else {
+    stub.set_privateuse1_dispatch_ptr(&trnsim::capture::choose_attention);
+  }
+  return true;
+}();
+
+}  // namespace

@@ -97,6 +97,14 @@ at::Tensor copy_from(const at::Tensor& source, const at::Tensor& target, bool no
   return target;
 }
 
+at::Tensor& copy_(at::Tensor& target, const at::Tensor& source, bool non_blocking) {
+  TORCH_CHECK_NOT_IMPLEMENTED(!source.is_meta(), "Cannot copy out of meta tensor; no data!");
+  if (target.is_same(source) || target.is_meta()) return target;
+  if (source._is_zerotensor()) return target.zero_();
+  copy_from(source, target, non_blocking);
+  return target;
+}
+
 at::Tensor copy_from_and_resize(const at::Tensor& source, const at::Tensor& target) {
   if (source.sizes() != target.sizes()) target.resize_(source.sizes());
   return copy_from(source, target, false);

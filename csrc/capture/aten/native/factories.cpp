@@ -5,6 +5,7 @@
 
 #include "capture/aten/native/kernels.h"
 #include "capture/aten/results.h"
+#include "capture/runtime/device_type.h"
 #include "capture/runtime/guard.h"
 #include "capture/runtime/hooks.h"
 
@@ -16,7 +17,7 @@ c10::Device device_or_current(const std::optional<at::Device>& device) {
       device && device->has_index() ? device->index() : current_device();
   TORCH_CHECK(index < device_count(), "invalid device ordinal: ", int(index), " of ",
               int(device_count()), " devices");
-  return {c10::DeviceType::PrivateUse1, index};
+  return {device_type(), index};
 }
 
 void check_options(const std::optional<at::Layout>& layout, const std::optional<bool>& pinned) {

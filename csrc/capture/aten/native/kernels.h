@@ -34,6 +34,8 @@ bool has_compatible_shallow_copy_type(const at::Tensor& self, const at::Tensor& 
 
 // Copies between host and device, and on the device.
 at::Tensor copy_from(const at::Tensor& source, const at::Tensor& target, bool non_blocking);
+// aten::copy_, where torch's own does not come to copy_from by itself.
+at::Tensor& copy_(at::Tensor& target, const at::Tensor& source, bool non_blocking);
 at::Tensor copy_from_and_resize(const at::Tensor& source, const at::Tensor& target);
 
 // Reads by the host.

@@ -1,0 +1,128 @@
+# SPDX-License-Identifier: Apache-2.0
+# SPDX-FileCopyrightText: The trnsim authors
+"""What the CUDA mode cannot serve is said at once, with the script's line."""
+
+from __future__ import annotations
+
+import shutil
+import subprocess
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+
+# (what a script does, what it is told); each raises by itself
+REFUSED = [
+    (
+        "torch.nn.DataParallel(torch.nn.Linear(2, 2).cuda())(x)",
+        "DataParallel is not served in the CUDA mode: one process with several devices",
+    ),
+    (
+        "torch.cuda.cudart().cudaHostRegister(0, 0, 0)",
+        "torch.cuda.cudart().cudaHostRegister is not served in the CUDA mode",
+    ),
+    ("torch.cuda._sleep(100)", "torch._C._cuda_sleep is not served in the CUDA mode"),
+    ("torch.cuda.MemPool()", "torch.cuda.MemPool is not served in the CUDA mode"),
+    ("torch.cuda.utilization()", "what NVML measures is not served in the CUDA mode"),
+    ("torch.cuda.comm.broadcast(x, [0, 1])", "one process with several devices"),
+    ("torch.cuda.nccl.unique_id()", "torch._C._nccl_unique_id is not served in the CUDA mode"),
+    (
+        "torch.sparse_coo_tensor([[0], [0]], [1.0], (2, 2), device='cuda')",
+        "sparse, nested and quantized tensors are not supported",
+    ),
+    (
+        "torch.nn.Embedding(9, 4, sparse=True).cuda()(y).sum().backward()",
+        "sparse gradients are not supported on this device: leave out sparse=True",
+    ),
+]
+
+
+def test_refusals_name_what_was_asked_and_the_line(run: Callable) -> None:
+    lines = ["import torch, torch.cuda.comm, torch.cuda.nccl"]
+    lines += ["x, y = torch.ones(2, 2, device='cuda'), torch.tensor([1], device='cuda')"]
+    for asked, _ in REFUSED:
+        lines += ["try:", f"    {asked}", "except Exception as error: print('SAID', error)"]
+    ran = run("\n".join(lines), "--cuda", "--chips", "2")
+    assert ran.code == 0, ran.prints
+    said = [line for line in ran.prints.splitlines() if line.startswith("SAID ")]
+    assert len(said) == len(REFUSED), ran.prints
+    for index, (line, (asked, told)) in enumerate(zip(said, REFUSED, strict=True)):
+        assert told in line, (asked, line)
+        if "not served" in told:
+            assert f"train.py:{4 + 3 * index}: " in line
+
+
+def test_data_parallel_of_one_device_runs(run: Callable) -> None:
+    ran = run("""
+        import torch
+        model = torch.nn.DataParallel(torch.nn.Linear(2, 2).cuda())
+        model(torch.ones(2, 2)).sum().backward()
+    """)  # fmt: skip
+    assert ran.code == 0, ran.prints
+
+
+@pytest.mark.parametrize(
+    ("text", "told"),
+    [
+        (
+            """
+            import torch, triton
+            @triton.jit
+            def kernel(x): pass
+            kernel[(1,)](torch.ones(3, device="cuda"))
+            """,
+            "train.py:5 launches a Triton kernel: the CUDA mode serves what goes through PyTorch",
+        ),
+        (
+            """
+            import torch
+            from torch.utils.cpp_extension import load_inline
+            torch.ones(3, device="cuda")
+            load_inline("own", "", "__global__ void own() {}", functions=[])
+            """,
+            "train.py:5 builds an extension of CUDA code: the CUDA mode serves",
+        ),
+        (
+            """
+            import torch
+            torch.cuda.FloatTensor(3)
+            raise RuntimeError("CUDA error: CUDA driver version is insufficient")
+            """,
+            "train.py:4 calls NVIDIA's runtime, by a kernel or a library of its own",
+        ),
+    ],
+)
+def test_kernels_of_a_scripts_own_end_it_with_their_line(
+    run: Callable, text: str, told: str
+) -> None:
+    if "triton" in text:
+        pytest.importorskip("triton")
+    ran = run(text, "--cuda")
+    assert ran.code == 1
+    assert told in ran.errors, ran.prints
+
+
+DRIVER = """
+int cuInit(unsigned flags) { return 0; }
+int cuDeviceGetCount(int* count) { *count = %d; return 0; }
+"""
+
+
+@pytest.mark.parametrize("gpus", [0, 2])
+def test_a_real_gpu_is_in_the_way(run: Callable, tmp_path: Path, gpus: int) -> None:
+    compiler = shutil.which("gcc") or shutil.which("cc")
+    assert compiler is not None
+    source = tmp_path / "driver.c"
+    source.write_text(DRIVER % gpus)
+    library = tmp_path / "libcuda.so.1"
+    subprocess.run([compiler, "-shared", "-fPIC", "-o", library, source], check=True)
+    text = "import torch\nx = torch.ones(3, device='cuda') + 1\n"
+    for options in ((), ("--cuda",)):
+        ran = run(text, *options, LD_LIBRARY_PATH=str(tmp_path))
+        if gpus == 0:
+            assert ran.code == 0, ran.prints
+            continue
+        assert ran.code == 2
+        assert "this process has 2 real GPUs of that name" in ran.errors
+        assert "CUDA_VISIBLE_DEVICES=" in ran.errors
+        assert ("the script asks for CUDA (train.py:2: x = " in ran.errors) == (not options)
