@@ -4,11 +4,16 @@
 // RMS normalisation's backward pass, one op on an accelerator and a composite on the CPU. With
 // y = x r and r = rstd over the normalised dimensions: dx = r (g w - y mean(g w y)), dw = sum g y.
 //
+// Backward passes of layer and group norm with the statistics that accelerators save, floats: CPU
+// kernels expect them in the input's type.
+//
 // The parts of batch normalisation that SyncBatchNorm puts its collectives between, which PyTorch
 // has for accelerators alone. Statistics are float for half precision, of biased variances.
 #include <ATen/ExpandUtils.h>
 #include <ATen/TensorOperators.h>
 #include <ATen/core/Tensor.h>
+#include <ATen/ops/native_group_norm_backward.h>
+#include <ATen/ops/native_layer_norm_backward.h>
 
 #include "capture/aten/native/normalization.h"
 
@@ -131,7 +136,53 @@ void batch_norm_backward_elemt(torch::jit::Stack& stack) {
   leave(stack, {grad.to(input.scalar_type())});
 }
 
+// A tensor, or none, in the type in which statistics are.
+at::Tensor widened(const torch::jit::Stack& stack, size_t index, at::ScalarType type) {
+  const at::Tensor tensor = tensor_at(stack, index);
+  return tensor.defined() ? tensor.to(type) : tensor;
+}
+
+std::array<bool, 3> mask_at(const torch::jit::Stack& stack, size_t index) {
+  const auto wanted = stack[index].toBoolList();
+  return {wanted.get(0), wanted.get(1), wanted.get(2)};
+}
+
+// Gradients of the input, and of the weight and bias in the weight's type.
+void leave_gradients(torch::jit::Stack& stack, size_t weight_at,
+                     const std::tuple<at::Tensor, at::Tensor, at::Tensor>& made) {
+  const auto type = stack[1].toTensor().scalar_type();
+  const auto weight = tensor_at(stack, weight_at);
+  const auto weight_type = weight.defined() ? weight.scalar_type() : type;
+  const auto narrowed = [](const at::Tensor& tensor, at::ScalarType to) {
+    return tensor.defined() ? tensor.to(to) : tensor;
+  };
+  leave(stack, {narrowed(std::get<0>(made), type), narrowed(std::get<1>(made), weight_type),
+                narrowed(std::get<2>(made), weight_type)});
+}
+
+// (grad_out, input, normalized_shape, mean, rstd, weight?, bias?, output_mask)
+void layer_norm_backward(torch::jit::Stack& stack) {
+  const auto type = statistics_type(stack[1].toTensor());
+  const auto made = at::native_layer_norm_backward(
+      widened(stack, 0, type), widened(stack, 1, type), stack[2].toIntVector(),
+      widened(stack, 3, type), widened(stack, 4, type), widened(stack, 5, type),
+      widened(stack, 6, type), mask_at(stack, 7));
+  leave_gradients(stack, 5, made);
+}
+
+// (grad_out, input, mean, rstd, weight?, N, C, HxW, group, output_mask)
+void group_norm_backward(torch::jit::Stack& stack) {
+  const auto type = statistics_type(stack[1].toTensor());
+  const auto made = at::native_group_norm_backward(
+      widened(stack, 0, type), widened(stack, 1, type), widened(stack, 2, type),
+      widened(stack, 3, type), widened(stack, 4, type), stack[5].toInt(), stack[6].toInt(),
+      stack[7].toInt(), stack[8].toInt(), mask_at(stack, 9));
+  leave_gradients(stack, 4, made);
+}
+
 constexpr SpecialOp kOps[] = {
+    {"aten::native_layer_norm_backward", &layer_norm_backward, nullptr},
+    {"aten::native_group_norm_backward", &group_norm_backward, nullptr},
     {"aten::_fused_rms_norm_backward", &rms_norm_backward, nullptr},
     {"aten::batch_norm_stats", &batch_norm_stats, &batch_norm_stats},
     {"aten::batch_norm_gather_stats_with_counts", &batch_norm_gather_stats,
