@@ -4,7 +4,7 @@
 
 One process stands for all ranks. Each column is one thing that a script does, imports aside (all of
 them ran once before): the default group; DistributedDataParallel around a model; FSDP2 over the
-whole width with two training steps; a mesh of W/8 x 8 with FSDP2 and tensor parallelism on it, two
+whole width with two training steps; a mesh of W/8 x 8 (1 x 1 for one rank) with FSDP2 and tensor parallelism on it, two
 steps; objects gathered from all ranks. The peer in the same run is torch's own fake process group
 on CPU tensors, which computes nothing of other ranks either. The last row is the slope from the
 smallest world to the largest, in microseconds a rank.
@@ -29,7 +29,7 @@ from torch.distributed.tensor.parallel import (
 )
 from torch.nn.parallel import DistributedDataParallel
 
-SIZES = (8, 64, 512, 4096, 16384, 65536)
+SIZES = (1, 8, 64, 512, 4096, 16384, 65536)
 WIDTH = 512
 
 
@@ -69,11 +69,10 @@ def _fsdp2(device: str, size: int) -> None:
 
 def _mesh(device: str, size: int) -> None:
     model = _model(device)
-    mesh = init_device_mesh(device, (size // 8, 8), mesh_dim_names=("dp", "tp"))
+    tensor = min(8, size)
+    mesh = init_device_mesh(device, (size // tensor, tensor), mesh_dim_names=("dp", "tp"))
     for layer in model:
-        parallelize_module(
-            layer, mesh["tp"], {"up": ColwiseParallel(), "down": RowwiseParallel()}
-        )
+        parallelize_module(layer, mesh["tp"], {"up": ColwiseParallel(), "down": RowwiseParallel()})
         fully_shard(layer, mesh=mesh["dp"])
     _two_steps(fully_shard(model, mesh=mesh["dp"]), device)
 

@@ -25,9 +25,7 @@ def only_own_group(original: Callable[..., Any]) -> Callable[..., Any]:
     """
 
     @functools.wraps(original)
-    def _new_group_with_tag(
-        ranks: Sequence[int] | None = None, *args: Any, **kwargs: Any
-    ) -> Any:
+    def _new_group_with_tag(ranks: Sequence[int] | None = None, *args: Any, **kwargs: Any) -> Any:
         if ranks is not None and process_group.is_one_process() and _is_of_others(ranks):
             return dist.GroupMember.NON_GROUP_MEMBER
         group = original(ranks, *args, **kwargs)
@@ -93,6 +91,39 @@ def gathered_once(original: Callable[..., None]) -> Callable[..., None]:
     return all_gather_object
 
 
+def gathered_at_root_once(original: Callable[..., None]) -> Callable[..., None]:
+    """Replaces ``gather_object``, likewise."""
+
+    @functools.wraps(original)
+    def gather_object(
+        obj: Any,
+        object_gather_list: list[Any] | None = None,
+        dst: int | None = None,
+        group: Any = None,
+        *args: Any,
+        **kwargs: Any,
+    ) -> None:
+        root = 0 if dst is None else dst
+        is_plain = not args and not any(value for value in kwargs.values())
+        if (
+            object_gather_list is None
+            or root != dist.get_rank()
+            or not is_plain
+            or not _serves(group)
+        ):
+            return original(obj, object_gather_list, dst, group, *args, **kwargs)
+        send = functools.partial(_gather, root)
+        object_gather_list[: dist.get_world_size(group)] = _from_all(obj, group, send)
+        return None
+
+    return gather_object
+
+
+def _gather(root: int, part: torch.Tensor, group: Any) -> None:
+    whole = part.new_empty(dist.get_world_size(group), part.numel())
+    dist.gather(part, list(whole.unbind()), dst=root, group=group)
+
+
 def _serves(group: Any) -> bool:
     if not process_group.is_one_process() or distributed_c10d._rank_not_in_group(group):
         return False
@@ -106,10 +137,10 @@ def _all_gather(part: torch.Tensor, group: Any) -> None:
 
 
 def _from_all(obj: Any, group: Any, gather: Callable[[torch.Tensor, Any], None]) -> list[Any]:
-    """The object of each rank. The same messages are sent: the sizes, and the bytes."""
+    """The object of each rank. The same messages are sent: the sizes to all, then the bytes."""
     device = distributed_c10d._get_object_coll_device(group)
     data = pickle.dumps(obj)
-    gather(torch.tensor([len(data)]).to(device), group)
+    _all_gather(torch.tensor([len(data)]).to(device), group)
     if torch.device(device).type != "cpu":  # on the host nothing times them
         gather(torch.frombuffer(bytearray(data), dtype=torch.uint8).to(device), group)
     ranks = dist.get_world_size(group)

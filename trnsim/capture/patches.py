@@ -84,10 +84,16 @@ ALWAYS = (
         _OBJECTS,
     ),
     Patch("torch.distributed", "all_gather_object", groups.gathered_once, _OBJECTS),
+    Patch(
+        "torch.distributed.distributed_c10d",
+        "gather_object",
+        groups.gathered_at_root_once,
+        _OBJECTS,
+    ),
+    Patch("torch.distributed", "gather_object", groups.gathered_at_root_once, _OBJECTS),
 )
 
-# Where a version of torch has no such name, it is left as it is: these cost time or tell the kind
-# of a storage, and change no value.
+# Where a version of torch has no such name, it is left as it is.
 LATE = (
     Patch(
         "torch.distributed.fsdp._fully_shard._fsdp_common",
@@ -112,6 +118,18 @@ LATE = (
         "FlatParamHandle._alloc_padded_unsharded_flat_param",
         sharded.told_unsharded,
         "nothing else says that this tensor holds gathered parameters, not activations",
+    ),
+    Patch(
+        "torch.distributed.checkpoint.default_planner",
+        "_validate_global_plan",
+        sharded.complete_with_one_part,
+        "a checkpoint is refused that lacks the parts of ranks that do not run",
+    ),
+    Patch(
+        "torch.distributed.checkpoint.default_planner",
+        "dedup_save_plans",
+        sharded.kept_by_this_rank,
+        "parts that all ranks have are left to ranks that do not run",
     ),
 )
 

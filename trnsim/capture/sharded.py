@@ -7,6 +7,7 @@ What they count as a whole, which storages are behind them, and what FSDP gather
 
 from __future__ import annotations
 
+import dataclasses
 import functools
 import math
 from collections.abc import Callable, Iterable, Iterator, Sequence
@@ -117,3 +118,31 @@ def told_unsharded(original: Callable[..., torch.Tensor]) -> Callable[..., torch
         return gathered
 
     return _alloc_padded_unsharded_flat_param
+
+
+def complete_with_one_part(original: Callable[..., Any]) -> Callable[..., Any]:
+    """Replaces ``_validate_global_plan`` of distributed checkpoints, which misses the parts of the
+    ranks that do not run: the checkpoint has this rank's, which this rank can load again."""
+
+    @functools.wraps(original)
+    def _validate_global_plan(global_plan: Any, metadata: Any) -> Any:
+        if not process_group.is_one_process():
+            return original(global_plan, metadata)
+        _torch.add_note(
+            "a distributed checkpoint is written with the captured rank's parts alone: only a run "
+            "on as many chips can load it"
+        )
+        return original([], dataclasses.replace(metadata, state_dict_metadata={}))
+
+    return _validate_global_plan
+
+
+def kept_by_this_rank(original: Callable[..., Any]) -> Callable[..., Any]:
+    """Replaces ``dedup_save_plans`` of distributed checkpoints: what several ranks have is shared
+    out between them, and only this one writes."""
+
+    @functools.wraps(original)
+    def dedup_save_plans(all_plans: Any, save_to_lowest_rank: bool = False) -> Any:
+        return original(all_plans, save_to_lowest_rank or process_group.is_one_process())
+
+    return dedup_save_plans

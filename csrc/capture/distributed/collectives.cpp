@@ -7,6 +7,7 @@
 #include "base/error.h"
 #include "capture/distributed/backend.h"
 #include "capture/distributed/values.h"
+#include "capture/recorder.h"
 
 namespace trnsim::capture::distributed {
 namespace {
@@ -59,7 +60,10 @@ void check_splits(const char* what, const at::Tensor& tensor, const std::vector<
             std::string("all_to_all of ") + what + " with " + std::to_string(splits.size()) +
                 " splits that sum to " + std::to_string(sum) + ", over " + std::to_string(ranks) +
                 " ranks and " + std::to_string(rows) + " rows",
-            "pass one split a rank, and let them sum to the rows");
+            mode() == Mode::compute
+                ? "pass one split a rank, and let them sum to the rows"
+                : "pass one split a rank, and let them sum to the rows; where the sizes come from "
+                  "values, phantom mode knows only those that torch.topk chose: use --mode compute");
 }
 
 // Rows [begin, end) of the `index`-th part.
