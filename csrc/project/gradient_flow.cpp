@@ -31,9 +31,10 @@ std::string_view stem_of(const std::string& op) {
 }
 
 bool passes_on(const std::string& op) {
-  static constexpr std::string_view kStems[] = {
-      "copy", "_to_copy", "clone", "mul", "div", "add", "cat", "stack", "split_with_sizes_copy",
-      "_chunk_cat"};
+  static constexpr std::string_view kStems[] = {"copy",      "_to_copy", "clone",
+                                                "mul",       "div",      "add",
+                                                "cat",       "stack",    "split_with_sizes_copy",
+                                                "_chunk_cat"};
   const std::string_view stem = stem_of(op);
   return std::find(std::begin(kStems), std::end(kStems), stem) != std::end(kStems);
 }

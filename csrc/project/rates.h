@@ -21,7 +21,8 @@ void add_flops(const fold::System& system, const machine::Machine& machine, Proj
 
 // How many ranks work on different samples: 1 for one rank; the product of the groups that call
 // themselves data-parallel (dp, ddp, fsdp, data, replicate, shard), "dp" alone where there is one;
-// else those over which the gradients are reduced (gradient_flow.h). Otherwise null, with the reason.
+// else those over which the gradients are reduced (gradient_flow.h). Otherwise null, with the
+// reason.
 std::optional<int64_t> data_parallel_degree(const workload::Workload& workload,
                                             const workload::Step& step, int64_t used_ranks,
                                             std::vector<lower::Guess>& guesses);

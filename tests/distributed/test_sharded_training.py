@@ -386,7 +386,7 @@ def test_a_mesh_of_four_dimensions_has_its_groups_and_flat_ones():
 
 
 def test_a_distributed_checkpoint_is_saved_and_loaded(tmp_path):
-    import torch.distributed.checkpoint as checkpoint
+    from torch.distributed import checkpoint
     from torch.distributed.checkpoint.state_dict import get_state_dict, set_state_dict
 
     with job(64, "compute") as holder:

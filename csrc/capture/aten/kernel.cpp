@@ -112,7 +112,8 @@ void choose_in_turn(const at::Tensor& indices, const at::Tensor& from, int64_t d
   const QuietScope quiet;
   at::Tensor last = host_alias(indices).transpose(dim, -1);
   last.copy_(at::arange(last.numel()).remainder(from.size(dim)).view(last.sizes()));
-  add_note("topk of values that phantom mode does not know chooses in turn: experts get equal shares");
+  add_note(
+      "topk of values that phantom mode does not know chooses in turn: experts get equal shares");
 }
 
 }  // namespace

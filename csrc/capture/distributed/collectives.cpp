@@ -56,14 +56,16 @@ void check_splits(const char* what, const at::Tensor& tensor, const std::vector<
   }
   int64_t sum = 0;
   for (const int64_t split : splits) sum += split;
+  std::string what_to_do = "pass one split a rank, and let them sum to the rows";
+  if (mode() == Mode::phantom) {
+    what_to_do += "; of sizes that come from values, phantom mode knows what torch.topk chose: use "
+                  "--mode compute for others";
+  }
   TRN_CHECK(splits.size() == static_cast<size_t>(ranks) && sum == rows, capture,
             std::string("all_to_all of ") + what + " with " + std::to_string(splits.size()) +
                 " splits that sum to " + std::to_string(sum) + ", over " + std::to_string(ranks) +
                 " ranks and " + std::to_string(rows) + " rows",
-            mode() == Mode::compute
-                ? "pass one split a rank, and let them sum to the rows"
-                : "pass one split a rank, and let them sum to the rows; where the sizes come from "
-                  "values, phantom mode knows only those that torch.topk chose: use --mode compute");
+            what_to_do);
 }
 
 // Rows [begin, end) of the `index`-th part.
