@@ -60,7 +60,7 @@ GroupShapes shapes_of(const workload::RankPattern& ranks, const machine::Machine
 bool has_algorithms(workload::CallKind kind);
 
 // How far an all-to-all of these splits shifts what member `own` has: the distance to the one
-// member that gets anything; -1 when several do, or none.
+// member that gets anything; -1 when several do, or none, or where they are nobody's (own < 0).
 int64_t shift_of(const std::vector<int64_t>& splits, int64_t own);
 
 // A call on a group of these shapes, as member `own` of it records it. Throws LowerError when the

@@ -108,7 +108,7 @@ std::optional<int64_t> data_parallel_degree(const workload::Workload& workload,
     }
   }
   auto reduced = gradient_degree(workload, step);
-  if (!reduced) return std::nullopt;
+  if (!reduced || *reduced > used_ranks) return std::nullopt;
   const int64_t context = context_degree(workload);  // ranks of it have parts of the same samples
   if (context > 1 && *reduced % context == 0) *reduced /= context;
   const std::string over = *reduced == used_ranks ? "all" : std::to_string(*reduced);

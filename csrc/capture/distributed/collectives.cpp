@@ -22,6 +22,15 @@ int64_t bytes_of(const std::vector<at::Tensor>& tensors) {
   return bytes;
 }
 
+// Computed values that a reader may take for those of a real job.
+void note_repeated(const at::Tensor& gathered, int64_t ranks) {
+  if (mode() != Mode::compute || ranks == 1 || !is_trn(gathered)) return;
+  if (!gathered.is_floating_point()) return;
+  add_note(
+      "values: what is gathered repeats this rank's part, since every rank is taken to hold what "
+      "this one holds: losses of models that are divided between ranks are not the real job's");
+}
+
 void check_pairs(const char* operation, size_t outputs, size_t inputs) {
   TRN_CHECK(outputs == inputs && inputs > 0, capture,
             std::string(operation) + " got " + std::to_string(outputs) + " outputs for " +
@@ -130,6 +139,7 @@ UniformBackend::WorkPtr UniformBackend::gather_tensors(const Tensors& outputs,
   const Message message{CallKind::all_gather, op, bytes_of(outputs), opts.asyncOp};
   WorkPtr work = issue(message, inputs, outputs, outputs);
   for (size_t i = 0; i < inputs.size(); ++i) fill_with(outputs[i], inputs[i]);
+  note_repeated(outputs[0], size_);
   return work;
 }
 
