@@ -7,8 +7,8 @@ tensor parallelism inside it.
     trnsim run --machine trn2-ultra --chips 64 train_llama_fsdp2.py --tp 4
 
 The devices form a mesh of two dimensions. Those of a row ("tp") share each matrix multiplication
-and, between them, the sequence; those of a column ("dp") have other data, and each keeps its part of
-parameters, gradients and optimizer state, gathering a layer's parameters when it is that layer's
+and, between them, the sequence; those of a column ("dp") have other data, and each keeps its part
+of parameters, gradients and optimizer state, gathering a layer's parameters when it is that layer's
 turn. The model is built on the meta device, so that no device ever holds all of it.
 """
 

@@ -4,10 +4,10 @@
 
 One process stands for all ranks. Each column is one thing that a script does, imports aside (all of
 them ran once before): the default group; DistributedDataParallel around a model; FSDP2 over the
-whole width with two training steps; a mesh of W/8 x 8 (1 x 1 for one rank) with FSDP2 and tensor parallelism on it, two
-steps; objects gathered from all ranks. The peer in the same run is torch's own fake process group
-on CPU tensors, which computes nothing of other ranks either. The last row is the slope from the
-smallest world to the largest, in microseconds a rank.
+whole width with two training steps; a mesh of W/8 x 8 (1 x 1 for one rank) with FSDP2 and tensor
+parallelism on it, two steps; objects gathered from all ranks. The peer in the same run is torch's
+own fake process group on CPU tensors, which computes nothing of other ranks either. The last row is
+the slope from the smallest world to the largest, in microseconds a rank.
 """
 
 from __future__ import annotations

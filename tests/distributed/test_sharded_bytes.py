@@ -1,20 +1,19 @@
 # SPDX-License-Identifier: Apache-2.0
 # SPDX-FileCopyrightText: The trnsim authors
-"""One transformer over 64 ranks in each way: bytes by hand, messages by hand, torch's own tracker."""
+"""One transformer over 64 ranks in each way: bytes and messages by hand, torch's own tracker."""
 
 from __future__ import annotations
 
 import gc
+import json
 
+import command
 import parallel
 import pytest
 import torch
 from jobs import calls_of, job, records_of
 from parallel import LAYERS, LENGTH, OF_ALL, OF_LAYER, OF_NORMS, OF_ROOT, WIDTH, WORDS
 from torch import nn
-from torch.distributed._tools.fsdp2_mem_tracker import FSDPMemTracker
-from torch.distributed._tools.mem_tracker import MemTracker
-from torch.nn import functional as F
 from torch.nn.parallel import DistributedDataParallel
 
 import trnsim
@@ -193,8 +192,15 @@ def test_both_at_once_are_each_of_them_on_its_axis(workloads):
     assert found[f"reduce_scatter {tp}"] == [ONE] * 2 * (2 * LAYERS + 1)
 
 
+@pytest.fixture(scope="module")
+def tracked():
+    done = command.interpreter(command.ROOT / "tests" / "helpers" / "tracked.py", *HELD)
+    assert done.returncode == 0, done.stderr
+    return json.loads(done.stdout.splitlines()[-1])
+
+
 @pytest.mark.parametrize("style", HELD)
-def test_the_peak_is_that_of_torchs_own_tracker(workloads, style):
+def test_the_peak_is_that_of_torchs_own_tracker(workloads, tracked, style):
     workload = workloads[style]
     if style == "plain":  # the tracker does not see DistributedDataParallel's buckets
         with job(RANKS, "phantom") as holder:
@@ -202,33 +208,9 @@ def test_the_peak_is_that_of_torchs_own_tracker(workloads, style):
             parallel.train(model, 2, foreach=True)
             del model
         workload = holder.workload
-    with job(RANKS, "phantom"):
-        model = parallel.build(style, RANKS)
-        expected = tracked_peak(model, style)
-        del model
-        gc.collect()
     workload.classify_storages()
     peak = workload.replay_allocations()
-    assert peak.requested_bytes == pytest.approx(expected, rel=0.02)
-
-
-def tracked_peak(model: nn.Module, style: str) -> int:
-    optimizer = torch.optim.AdamW(model.parameters(), lr=1e-3, foreach=style != "tp")
-    ids, targets = parallel.batch()
-    if style in ("fsdp2", "hsdp"):
-        tracker = FSDPMemTracker(model, optimizer)
-        tracker.track_inputs((ids, targets))
-    else:
-        tracker = MemTracker()
-        tracker.track_external(model, optimizer, ids, targets)
-    with tracker:
-        for _ in range(2):
-            F.cross_entropy(model(ids).flatten(0, 1), targets.flatten()).backward()
-            optimizer.step()
-            optimizer.zero_grad()
-            tracker.reset_mod_stats()
-    snapshot = tracker.get_tracker_snapshot("peak")
-    return max(kinds["Total"] for kinds in snapshot.values())
+    assert peak.requested_bytes == pytest.approx(tracked[style], rel=0.02)
 
 
 def test_a_step_is_timed_by_kind_and_group(workloads):

@@ -46,8 +46,8 @@ def _name(group: dist.ProcessGroup, name: str) -> None:
 
 
 def named_by_mesh(original: Callable[..., None]) -> Callable[..., None]:
-    """Replaces ``DeviceMesh.__init__``: a dimension over the whole world gets torch's default group,
-    and its name is nowhere in it. Where meshes call the world differently, it has no name."""
+    """Replaces ``DeviceMesh.__init__``: a dimension over the whole world gets torch's default
+    group, and its name is nowhere in it. Where meshes call the world differently, it has none."""
 
     @functools.wraps(original)
     def __init__(mesh: Any, *args: Any, **kwargs: Any) -> None:
