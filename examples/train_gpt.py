@@ -126,8 +126,8 @@ def learning_rate(step, steps, top, warm_up):
     return top * (0.55 + 0.45 * math.cos(math.pi * done))
 
 
-def arguments(description):
-    """Options of this script and of those that train the same model in another way."""
+def arguments(description, more=None):
+    """Options of this script, of those that train in another way, and what these have beside."""
     parser = argparse.ArgumentParser(description=description)
     parser.add_argument("--device", help="cpu, cuda, trn, ... (default: the accelerator)")
     parser.add_argument("--layers", type=int, default=12)
@@ -142,6 +142,8 @@ def arguments(description):
     parser.add_argument("--dtype", choices=["bfloat16", "float32"], default="bfloat16")
     parser.add_argument("--log-every", type=int, default=10)
     parser.add_argument("--seed", type=int, default=0)
+    for name, option in (more or {}).items():
+        parser.add_argument(name, **option)
     args = parser.parse_args()
     args.heads = args.heads or max(1, args.width // 64)
     return args

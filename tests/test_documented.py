@@ -14,6 +14,7 @@ SMALL_RESNET = ["--depth", "18", "--size", "64", "--batch", "2", "--steps", "3"]
 EXAMPLES = {
     "train_gpt.py": SMALL_GPT,
     "train_gpt_ddp.py": SMALL_GPT,
+    "train_llama_fsdp2.py": [*SMALL_GPT, "--tp", "2"],
     "train_resnet.py": SMALL_RESNET,
 }
 
@@ -49,7 +50,7 @@ def runs(tmp_path_factory):
 def test_each_example_runs_in_both_modes(example, mode):
     document = document_of(example, mode)
     assert document["step_time_s"] > 0
-    assert document["chips_used"] == (2 if "ddp" in example else 1)
+    assert document["chips_used"] == (2 if "ddp" in example or "fsdp2" in example else 1)
 
 
 @pytest.mark.parametrize("example", EXAMPLES)

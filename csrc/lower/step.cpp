@@ -54,6 +54,11 @@ bool reduces_or_gathers(workload::CallKind kind) {
   return has_algorithms(kind) && kind != workload::CallKind::all_to_all;
 }
 
+// Of the captured rank in the call's group.
+int64_t own_index(const workload::Workload& workload, const workload::Call& call) {
+  return workload.groups[size_t(call.group)].ranks.index_of(workload.rank);
+}
+
 // Templates of the calls of a plan; equal ones are shared.
 void make_calls(Emission& emission, Program& program, const machine::Machine& machine,
                 const machine::Placement& placement, const std::string& algorithm,
@@ -78,7 +83,8 @@ void make_calls(Emission& emission, Program& program, const machine::Machine& ma
         shapes->second = shapes_of(ranks, machine, placement);
       }
       const std::string forced = reduces_or_gathers(call.kind) ? algorithm : "";
-      program.calls.push_back(make_call(call, shapes->second, machine, forced));
+      program.calls.push_back(
+          make_call(call, own_index(*emission.workload, call), shapes->second, machine, forced));
       program.calls.back().record = units[i].record;
       const GroupShape& whole = shapes->second.whole;
       const bool is_ring = forced.empty() && program.calls.back().algorithm == "ring";
@@ -160,9 +166,14 @@ void add_guesses(Program& program, const Plan& plan, const workload::Workload& w
   }
   add_dtype_guesses(program, plan, target);
   std::set<std::string> unknown;
-  bool copies_host = false, is_uneven = false;
+  bool copies_host = false, is_uneven = false, shifts = false;
   for (const Unit& unit : plan.units) {
-    is_uneven |= unit.kind == UnitKind::call && !workload.calls[size_t(unit.call)].splits.empty();
+    if (unit.kind == UnitKind::call) {
+      const workload::Call& call = workload.calls[size_t(unit.call)];
+      const bool is_shift = shift_of(call.splits, own_index(workload, call)) >= 0;
+      is_uneven |= !call.splits.empty() && !is_shift;
+      shifts |= is_shift;
+    }
     for (const Member& member : unit.members) {
       const auto& op = workload.signature_of(workload.records[size_t(member.record)]).op;
       copies_host |= op == "trnsim::copy_h2d" || op == "trnsim::copy_d2h";
@@ -170,6 +181,11 @@ void add_guesses(Program& program, const Plan& plan, const workload::Workload& w
         unknown.insert(op);
       }
     }
+  }
+  if (shifts) {
+    program.guesses.push_back({"all_to_all to one member", "a shift",
+                               "what the others send is not recorded: each sends to the member as "
+                               "far from it as the captured rank's"});
   }
   if (is_uneven) {
     program.guesses.push_back({"all_to_all with uneven splits", "all members send alike",

@@ -40,7 +40,9 @@ class CallsOnly {
     task.call = int32_t(program_->calls.size());
     task.queue = int32_t(program_->queues.size()) - 1;
     program_->tasks.push_back(task);
-    program_->calls.push_back(lower::make_call(call, shapes_, machine_, request_.algorithm));
+    // No member's splits: what all send to the same one.
+    program_->calls.push_back(
+        lower::make_call(call, -1, shapes_, machine_, request_.algorithm));
   }
   std::shared_ptr<const lower::Program> done() const {
     lower::check_program(*program_);

@@ -7,6 +7,8 @@
 #include <map>
 #include <set>
 
+#include "project/gradient_flow.h"
+
 namespace trnsim::project {
 namespace {
 
@@ -29,16 +31,6 @@ std::set<std::string> words_of(const std::string& name) {
 
 bool has_any(const std::set<std::string>& words, std::initializer_list<const char*> of) {
   return std::any_of(of.begin(), of.end(), [&](const char* w) { return words.count(w) > 0; });
-}
-
-bool is_gradient_reduction(const workload::Workload& workload, const workload::Record& record) {
-  if (record.kind != workload::RecordKind::call) return false;
-  const workload::Call& call = workload.calls[size_t(record.payload)];
-  const bool reduces = call.kind == workload::CallKind::all_reduce ||
-                       call.kind == workload::CallKind::reduce_scatter;
-  const bool is_late =
-      record.phase == workload::Phase::backward || record.phase == workload::Phase::optimizer;
-  return reduces && call.group == 0 && is_late;
 }
 
 // Of the first forward pass whose samples are known; there is one.
@@ -115,13 +107,17 @@ std::optional<int64_t> data_parallel_degree(const workload::Workload& workload,
       return degree;
     }
   }
-  for (int64_t i = step.begin; i < step.end; ++i) {
-    if (!is_gradient_reduction(workload, workload.records[size_t(i)])) continue;
-    guesses.push_back({"data-parallel degree", std::to_string(used_ranks),
-                       "gradients are reduced over all ranks: each is taken to have its own data"});
-    return used_ranks;
-  }
-  return std::nullopt;
+  auto reduced = gradient_degree(workload, step);
+  if (!reduced || *reduced > used_ranks) return std::nullopt;
+  const int64_t context = context_degree(workload);  // ranks of it have parts of the same samples
+  if (context > 1 && *reduced % context == 0) *reduced /= context;
+  const std::string over = *reduced == used_ranks ? "all" : std::to_string(*reduced);
+  guesses.push_back({"data-parallel degree", std::to_string(*reduced),
+                     *reduced == 1
+                         ? "ranks exchange activations and no gradients: all work on the same data"
+                         : "gradients are reduced over " + over +
+                               " ranks: each is taken to have its own data"});
+  return reduced;
 }
 
 void add_throughput(const workload::Workload& workload, const workload::Step& step,
@@ -129,8 +125,9 @@ void add_throughput(const workload::Workload& workload, const workload::Step& st
   auto& guesses = projection.guesses;
   const auto degree = data_parallel_degree(workload, step, used_ranks, guesses);
   const double step_s = seconds(projection.step_ps);
-  const auto rate = [&](const std::string& what, int64_t of_rank,
-                        int64_t of_all) -> std::optional<double> {
+  const int64_t context = context_degree(workload);
+  const auto rate = [&](const std::string& what, int64_t of_rank, int64_t of_all,
+                        int64_t shared) -> std::optional<double> {
     if (step_s > 0 && of_all >= 0) return double(of_all) / step_s;
     const auto unknown = [&](const std::string& why) {
       guesses.push_back({what + "_per_s", "unknown", why});
@@ -142,10 +139,10 @@ void add_throughput(const workload::Workload& workload, const workload::Step& st
       return unknown("no process group says over how many ranks data is spread; --" + what +
                      "-per-step gives the " + what);
     }
-    return double(of_rank) * double(*degree) / step_s;
+    return double(of_rank) * double(*degree * shared) / step_s;
   };
   const workload::Counted counted = workload::counted_in(workload, step);
-  projection.samples_per_s = rate("samples", counted.samples, given.samples);
+  projection.samples_per_s = rate("samples", counted.samples, given.samples, 1);
   if (projection.samples_per_s && given.samples < 0) {
     const std::string& module = module_of_samples(workload, step);
     guesses.push_back(
@@ -154,7 +151,7 @@ void add_throughput(const workload::Workload& workload, const workload::Step& st
          "its leading dimension, or the second of torch.nn's own sequence-first modules; "
          "--samples-per-step gives them"});
   }
-  projection.tokens_per_s = rate("tokens", counted.tokens, given.tokens);
+  projection.tokens_per_s = rate("tokens", counted.tokens, given.tokens, context);
   if (!projection.tokens_per_s || given.tokens >= 0 || counted.token_module < 0) return;
   const std::string& module = workload.modules[size_t(counted.token_module)];
   guesses.push_back({"tokens",

@@ -21,7 +21,8 @@ void add_flops(const fold::System& system, const machine::Machine& machine, Proj
 
 // How many ranks work on different samples: 1 for one rank; the product of the groups that call
 // themselves data-parallel (dp, ddp, fsdp, data, replicate, shard), "dp" alone where there is one;
-// all ranks when gradients are reduced over the whole world. Otherwise null, with the reason.
+// else those over which the gradients are reduced (gradient_flow.h). Otherwise null, with the
+// reason.
 std::optional<int64_t> data_parallel_degree(const workload::Workload& workload,
                                             const workload::Step& step, int64_t used_ranks,
                                             std::vector<lower::Guess>& guesses);
@@ -30,7 +31,8 @@ struct StepTotals {  // of all ranks, where the user gives them; -1: counted
   int64_t samples = -1, tokens = -1;
 };
 
-// tokens_per_s and samples_per_s over all ranks.
+// tokens_per_s and samples_per_s over all ranks. Ranks of context parallelism have tokens of their
+// own, of the same samples.
 void add_throughput(const workload::Workload& workload, const workload::Step& step,
                     int64_t used_ranks, const StepTotals& given, Projection& projection);
 

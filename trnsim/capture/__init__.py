@@ -3,7 +3,8 @@
 """Capture: from a training script to a Workload.
 
 ``world`` says which job the captured rank is part of, ``script`` runs a script in it, ``hooks``
-tells the recorder what only Python knows, ``process_group`` stands for the other ranks, and
+tells the recorder what only Python knows, ``process_group`` and ``groups`` stand for the other
+ranks, ``sharded`` and ``attention_sharding`` know what FSDP and DTensor make of them, and
 ``patches`` holds every library function that is replaced for all that. Names are resolved when
 used, since each of them needs torch.
 """
@@ -31,7 +32,8 @@ def __getattr__(name: str) -> Any:
 
 def install() -> None:
     """Makes process groups of the device known to torch.distributed; run when it is loaded."""
-    from trnsim.capture import patches, process_group
+    from trnsim.capture import attention_sharding, patches, process_group
 
     process_group.register_backend()
     patches.install_always()
+    attention_sharding.install()

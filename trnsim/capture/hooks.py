@@ -22,6 +22,7 @@ from torch.nn import Module
 from torch.utils.weak import WeakIdKeyDictionary
 
 from trnsim import _torch
+from trnsim.capture import sharded
 
 _graph_task = torch._C._current_graph_task_id
 
@@ -36,6 +37,10 @@ class _PerThread(threading.local):
         self.optimizers: list[Any] = []  # whose step() this thread is in
         # The input of a forward whose samples the first submodule that gets it will tell.
         self.waiting: torch.Tensor | None = None
+
+
+# Parts of a path that FSDP1 and activation checkpointing put into it.
+_WRAPPERS = {"_fsdp_wrapped_module", "_checkpoint_wrapped_module"}
 
 
 class ModulePaths:
@@ -68,6 +73,7 @@ class ModulePaths:
         for name, module in root.named_modules():
             if isinstance(root, torch.nn.parallel.DistributedDataParallel):
                 name = name.removeprefix("module").removeprefix(".")
+            name = ".".join(part for part in name.split(".") if part not in _WRAPPERS)
             path = f"{prefix}.{name}" if prefix and name else prefix or name
             entry = self._paths.get(id(module))
             if entry is None or entry[0]() is not module or module is root:
@@ -141,6 +147,7 @@ class Hooks:
         self.devices: dict[str, None] = {}  # kinds of device seen, in the order of their sight
         self.parameter_count = 0  # of the modules that were called and the optimizers that stepped
         self._known_parameters = WeakIdKeyDictionary()
+        self._whole_counts: dict[int, int] = {}  # of parameters that show a part, by id
         self._modules = ModulePaths()
         self._seen_roots: weakref.WeakSet[Module] = weakref.WeakSet()
         self._has_sequences: weakref.WeakKeyDictionary[Module, bool] = weakref.WeakKeyDictionary()
@@ -185,15 +192,16 @@ class Hooks:
             return  # a checkpointed function that runs again
         if module not in self._seen_roots:
             self._seen_roots.add(module)
+            self._whole_counts |= sharded.whole_counts(module.modules())
             for parameter in module.parameters():
                 self._add_parameter(parameter)
             for buffer in module.buffers():
-                _torch.set_storage_kind(buffer, "buffer")
+                sharded.set_storage_kind(buffer, "buffer")
         tensors = list(_tensors((args, kwargs)))
         for tensor in tensors:
             self.devices[tensor.device.type] = None
             if not tensor.requires_grad and not isinstance(tensor, torch.nn.Parameter):
-                _torch.set_storage_kind(tensor, "input")
+                sharded.set_storage_kind(tensor, "input")
         if torch.is_grad_enabled() and module.training and _has_parameters(module):
             self._begin_forward(module, _first_input(tensors))
 
@@ -236,10 +244,10 @@ class Hooks:
     def _add_parameter(self, parameter: torch.Tensor) -> None:
         if torch.nn.parameter.is_lazy(parameter):
             return
-        _torch.set_storage_kind(parameter, "parameter")  # of its storage now: it may have moved
+        sharded.set_storage_kind(parameter, "parameter")  # of its storage now: it may have moved
         if parameter not in self._known_parameters:
             self._known_parameters[parameter] = None
-            self.parameter_count += parameter.numel()
+            self.parameter_count += self._whole_counts.get(id(parameter), parameter.numel())
 
     # --- optimizers -----------------------------------------------------------------------------
 
@@ -294,7 +302,7 @@ class Hooks:
         if optimizer not in self._with_state:
             self._with_state.add(optimizer)
             for tensor in _tensors(list(optimizer.state.values())):
-                _torch.set_storage_kind(tensor, "optimizer_state")
+                sharded.set_storage_kind(tensor, "optimizer_state")
 
     def _leave_optimizer(self) -> None:
         self._thread.optimizers.pop()

@@ -3,17 +3,20 @@
 """Every library function that is replaced at run time, with the reason; nothing else is.
 
 Each replacement keeps the function's signature and calls the original. ``always`` ones are made
-when the device is loaded and stay; all others are in force during a capture and are undone after.
+when the device is loaded and stay, ``LATE`` ones when torch loads what they replace; all others are
+in force during a capture and are undone after.
 """
 
 from __future__ import annotations
 
 import contextlib
+import functools
 import importlib
 from collections.abc import Callable, Iterator
 from typing import Any, NamedTuple
 
-from trnsim.capture import launch, process_group
+from trnsim.capture import groups, launch, process_group, sharded
+from trnsim.capture.after_import import after_import
 from trnsim.capture.hooks import Hooks, recorded_frame, recorded_reentrant, uncompiled
 
 
@@ -39,6 +42,10 @@ _INIT = "no hook exists before the rendezvous, which would wait for ranks that n
 
 _LAUNCH = "processes that a script starts are other ranks; only the captured one runs, in process"
 
+_OBJECTS = "torch reads a size on the host for each rank: seconds for 65,536 ranks that are alike"
+
+_CHUNKS = "FSDP2 makes a tensor a rank twice for each parameter: minutes for 65,536 ranks"
+
 ALWAYS = (
     Patch(
         "torch.distributed.distributed_c10d",
@@ -57,6 +64,72 @@ ALWAYS = (
         "_verify_params_across_processes",
         process_group.verify_params_of_identical_ranks,
         "DDP gathers a tensor a rank and reads each: seconds for 65,536 ranks that are alike",
+    ),
+    Patch(
+        "torch.distributed.distributed_c10d",
+        "_new_group_with_tag",
+        groups.only_own_group,
+        "a mesh of 8,192 x 8 makes 8,200 groups, of which this rank is in two",
+    ),
+    Patch(
+        "torch.distributed.device_mesh",
+        "DeviceMesh.__init__",
+        groups.named_by_mesh,
+        "the group of a dimension over the whole world does not have its name",
+    ),
+    Patch(
+        "torch.distributed.distributed_c10d",
+        "all_gather_object",
+        groups.gathered_once,
+        _OBJECTS,
+    ),
+    Patch("torch.distributed", "all_gather_object", groups.gathered_once, _OBJECTS),
+    Patch(
+        "torch.distributed.distributed_c10d",
+        "gather_object",
+        groups.gathered_at_root_once,
+        _OBJECTS,
+    ),
+    Patch("torch.distributed", "gather_object", groups.gathered_at_root_once, _OBJECTS),
+)
+
+# Where a version of torch has no such name, it is left as it is.
+LATE = (
+    Patch(
+        "torch.distributed.fsdp._fully_shard._fsdp_common",
+        "_chunk_with_empty",
+        sharded.chunked_on_demand,
+        _CHUNKS,
+    ),
+    Patch(
+        "torch.distributed.fsdp._fully_shard._fsdp_param",
+        "_chunk_with_empty",
+        sharded.chunked_on_demand,
+        _CHUNKS,
+    ),
+    Patch(
+        "torch.distributed.fsdp._fully_shard._fsdp_param",
+        "FSDPParam.alloc_all_gather_outputs",
+        sharded.told_gathered,
+        "nothing else says that these tensors hold gathered parameters, not activations",
+    ),
+    Patch(
+        "torch.distributed.fsdp._flat_param",
+        "FlatParamHandle._alloc_padded_unsharded_flat_param",
+        sharded.told_unsharded,
+        "nothing else says that this tensor holds gathered parameters, not activations",
+    ),
+    Patch(
+        "torch.distributed.checkpoint.default_planner",
+        "_validate_global_plan",
+        sharded.complete_with_one_part,
+        "a checkpoint is refused that lacks the parts of ranks that do not run",
+    ),
+    Patch(
+        "torch.distributed.checkpoint.default_planner",
+        "dedup_save_plans",
+        sharded.kept_by_this_rank,
+        "parts that all ranks have are left to ranks that do not run",
     ),
 )
 
@@ -141,6 +214,13 @@ def install_always() -> None:
             original = vars(owner)[name]
             install(patch)
             vars(owner)[name]._trnsim_original = original
+    for patch in LATE:
+        after_import(patch.module, functools.partial(_install_where_it_is, patch))
+
+
+def _install_where_it_is(patch: Patch) -> None:
+    with contextlib.suppress(AttributeError, KeyError):
+        install(patch)
 
 
 @contextlib.contextmanager

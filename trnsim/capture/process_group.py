@@ -43,6 +43,16 @@ def _what_to_write() -> str:
     return f"write init_process_group(), or init_process_group('cpu:gloo,{name}:{backend_name()}')"
 
 
+def is_one_process() -> bool:
+    """Is there a default process group, in which this process stands for all ranks?"""
+    if not dist.is_initialized():
+        return False
+    store = distributed_c10d._world.pg_map[distributed_c10d._get_default_group()][1]
+    while isinstance(store, dist.PrefixStore):
+        store = store.underlying_store
+    return isinstance(store, _torch.distributed.Store)
+
+
 def register_backend() -> None:
     """Makes the backend known under its name and the default of the device; once."""
     name = backend_name()
@@ -64,7 +74,18 @@ def _create(name: str, refused_device_hint: str, options: Any, backend_options: 
     return _torch.distributed.create_backend(options, name, refused_device_hint)
 
 
+_world_names: set[str] = set()
+
+
+def call_world(name: str) -> None:
+    """Names the default group, unless it is called by two names."""
+    _world_names.add(name)
+    _torch.distributed.name_group(0, name if len(_world_names) == 1 else "")
+
+
 def _note_world(rank: int, size: int) -> None:
+    _world_names.clear()
+    _torch.distributed.name_group(0, "")
     world = current_world()
     per_server = torch.accelerator.device_count()
     if world is not None:

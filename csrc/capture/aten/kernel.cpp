@@ -6,6 +6,7 @@
 #include <ATen/core/LegacyTypeDispatch.h>
 #include <ATen/core/Tensor.h>
 #include <ATen/core/grad_mode.h>
+#include <ATen/ops/arange.h>
 #include <torch/csrc/Exceptions.h>
 
 #include "base/error.h"
@@ -102,6 +103,20 @@ void succeed(const at::Tensor& info) {
   host_alias(info).zero_();
 }
 
+// The choices of unknown values go round in turn, so that what they choose from (experts) gets
+// equal shares, and shapes that depend on them are known.
+void choose_in_turn(const at::Tensor& indices, const at::Tensor& from, int64_t dim) {
+  Block* const block = block_of(indices);
+  if (block == nullptr || from.dim() == 0 || !covers_storage(indices)) return;
+  if (!can_be_known(block->bytes, indices.scalar_type())) return;
+  block->known = true;
+  const QuietScope quiet;
+  at::Tensor last = host_alias(indices).transpose(dim, -1);
+  last.copy_(at::arange(last.numel()).remainder(from.size(dim)).view(last.sizes()));
+  add_note(
+      "topk of values that phantom mode does not know chooses in turn: experts get equal shares");
+}
+
 }  // namespace
 
 const char* running_op() { return op_of_thread; }
@@ -125,7 +140,8 @@ AtenKernel::AtenKernel(const c10::OperatorHandle& op)
     : facts_(facts_of(op)),
       special_(special_op(facts_.name)),
       puts_by_index_(facts_.name == "aten::_index_put_impl_"),
-      keeps_found_inf_(facts_.name == "aten::_amp_foreach_non_finite_check_and_unscale_") {
+      keeps_found_inf_(facts_.name == "aten::_amp_foreach_non_finite_check_and_unscale_"),
+      chooses_(facts_.name == "aten::topk") {
   if (puts_by_index_ || facts_.name == "aten::index.Tensor" ||
       facts_.name == "aten::index.Tensor_out") {
     mask_position_ = 1;
@@ -293,6 +309,9 @@ void AtenKernel::collect_results(Call& call, const CallPlan& plan) {
   }
   if (!call.ran && facts_.info_return >= 0) {
     succeed(call.results[size_t(facts_.info_return)].toTensor());
+  }
+  if (!call.ran && chooses_) {
+    choose_in_turn(call.results[1].toTensor(), call.stack[0].toTensor(), call.stack[2].toInt());
   }
 }
 

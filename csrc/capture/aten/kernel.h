@@ -46,6 +46,7 @@ class AtenKernel final : public c10::OperatorKernel {
   bool puts_by_index_ = false;
   // Only written, with a number that the script reads on the host next: see amp in kernel.cpp.
   bool keeps_found_inf_ = false;
+  bool chooses_ = false;  // topk: what it chooses decides shapes where tokens go to experts
   ShapeCache cache_;
 };
 

@@ -40,7 +40,8 @@ const std::unordered_set<std::string>& pinned() {
       "aten::_fused_rms_norm_backward", "aten::native_channel_shuffle",
       "aten::_scaled_dot_product_fused_attention_overrideable",
       "aten::_scaled_dot_product_fused_attention_overrideable_backward",
-      "aten::_grouped_mm", "aten::constant_pad_nd", "aten::_chunk_cat"};
+      "aten::_grouped_mm", "aten::constant_pad_nd", "aten::_chunk_cat",
+      "aten::split_with_sizes_copy.out"};
   return names;
 }
 

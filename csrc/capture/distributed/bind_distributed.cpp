@@ -48,6 +48,8 @@ void bind_backend(py::module_& module) {
              return c10::make_intrusive<UniformStore>(world_size);
            }),
            py::arg("world_size"));
+  module.def("name_group", &name_group, py::arg("group"), py::arg("name"),
+             "Names a group of the Workload; 0 is the world, which has no name at first.");
   module.def("create_backend", &create_backend, py::arg("options"), py::arg("name"),
              py::arg("refused_device_hint") = "");
   module.def("take_counts", [] {

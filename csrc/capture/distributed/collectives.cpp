@@ -7,6 +7,7 @@
 #include "base/error.h"
 #include "capture/distributed/backend.h"
 #include "capture/distributed/values.h"
+#include "capture/recorder.h"
 
 namespace trnsim::capture::distributed {
 namespace {
@@ -19,6 +20,15 @@ int64_t bytes_of(const std::vector<at::Tensor>& tensors) {
   int64_t bytes = 0;
   for (const at::Tensor& tensor : tensors) bytes += bytes_of(tensor);
   return bytes;
+}
+
+// Computed values that a reader may take for those of a real job.
+void note_repeated(const at::Tensor& gathered, int64_t ranks) {
+  if (mode() != Mode::compute || ranks == 1 || !is_trn(gathered)) return;
+  if (!gathered.is_floating_point()) return;
+  add_note(
+      "values: what is gathered repeats this rank's part, since every rank is taken to hold what "
+      "this one holds: losses of models that are divided between ranks are not the real job's");
 }
 
 void check_pairs(const char* operation, size_t outputs, size_t inputs) {
@@ -55,11 +65,16 @@ void check_splits(const char* what, const at::Tensor& tensor, const std::vector<
   }
   int64_t sum = 0;
   for (const int64_t split : splits) sum += split;
+  std::string what_to_do = "pass one split a rank, and let them sum to the rows";
+  if (mode() == Mode::phantom) {
+    what_to_do += "; of sizes that come from values, phantom mode knows what torch.topk chose: use "
+                  "--mode compute for others";
+  }
   TRN_CHECK(splits.size() == static_cast<size_t>(ranks) && sum == rows, capture,
             std::string("all_to_all of ") + what + " with " + std::to_string(splits.size()) +
                 " splits that sum to " + std::to_string(sum) + ", over " + std::to_string(ranks) +
                 " ranks and " + std::to_string(rows) + " rows",
-            "pass one split a rank, and let them sum to the rows");
+            what_to_do);
 }
 
 // Rows [begin, end) of the `index`-th part.
@@ -124,6 +139,7 @@ UniformBackend::WorkPtr UniformBackend::gather_tensors(const Tensors& outputs,
   const Message message{CallKind::all_gather, op, bytes_of(outputs), opts.asyncOp};
   WorkPtr work = issue(message, inputs, outputs, outputs);
   for (size_t i = 0; i < inputs.size(); ++i) fill_with(outputs[i], inputs[i]);
+  note_repeated(outputs[0], size_);
   return work;
 }
 

@@ -4,7 +4,7 @@
 // Everybody sends to everybody. "direct": each part goes straight to its member, so that links
 // carry what the routes put on them. "dimension_ordered": along X to the members that differ only
 // there, then along Y, then along Z, each time all that has to go to that coordinate; as many bytes
-// on the links, one axis after the other, in fewer and larger messages.
+// on the links, one axis after the other, in fewer and larger messages. "shift": all goes to one.
 #include "lower/collectives/parts.h"
 
 namespace trnsim::lower::collectives {
@@ -60,6 +60,14 @@ Phases exchange_phases(const std::string& name, int64_t bytes, const std::vector
   for (const int64_t part : splits) {
     phase.parts.push_back(share(part, 1, 1, site.machine.chip.collectives.link_efficiency));
   }
+  return {phase};
+}
+
+Phases shift_phases(int64_t bytes, int64_t distance, const Site& site) {
+  if (is_one_chip(site.group, site.machine)) return inside_chip(bytes, site.group, site.machine);
+  if (distance == 0) return {direct(Pattern::none, 0, 1, site)};
+  PhaseTemplate phase = direct(Pattern::shift, bytes, 1, site);
+  phase.distance = distance;
   return {phase};
 }
 

@@ -36,7 +36,7 @@ CallTemplate make(CallKind kind, int64_t bytes, const std::vector<int64_t>& rank
   call.bytes = bytes;
   const auto shapes =
       shapes_of(workload::RankPattern::of(ranks), machine, placed(chips, ranks_per_chip));
-  return make_call(call, shapes, machine, forced);
+  return make_call(call, 0, shapes, machine, forced);
 }
 
 TEST(Golden, G9_an_all_gather_of_64_MiB_on_a_server_takes_the_kanga_ring) {
@@ -214,11 +214,34 @@ TEST(Collectives, send_uneven_parts_as_recorded) {
   call.bytes = 600;
   call.splits = {100, 200, 0, 300};
   const CallTemplate made =
-      make_call(call, shapes_of(workload::RankPattern::of(first(4)), trainium(1), placed(16, 1)),
+      make_call(call, 0, shapes_of(workload::RankPattern::of(first(4)), trainium(1), placed(16, 1)),
                 trainium(1), "");
   ASSERT_EQ(made.phases.size(), 1u);
   EXPECT_EQ(made.phases[0].pattern, Pattern::uneven);
   EXPECT_EQ(made.phases[0].parts, call.splits);
+}
+
+TEST(Collectives, shift_what_goes_to_one_member) {
+  EXPECT_EQ(shift_of({0, 0, 9, 0}, 1), 1);
+  EXPECT_EQ(shift_of({9, 0, 0, 0}, 3), 1);
+  EXPECT_EQ(shift_of({0, 9, 0, 0}, 1), 0);
+  EXPECT_EQ(shift_of({0, 9, 0, 1}, 1), -1);
+  EXPECT_EQ(shift_of({0, 0}, 1), -1);
+  workload::Call call;
+  call.kind = CallKind::all_to_all;
+  call.bytes = 600;
+  call.splits = {600, 0, 0, 0};
+  const GroupShapes shapes =
+      shapes_of(workload::RankPattern::of(first(4)), trainium(1), placed(16, 1));
+  const CallTemplate made = make_call(call, 2, shapes, trainium(1), "");
+  ASSERT_EQ(made.phases.size(), 1u);
+  EXPECT_EQ(made.phases[0].pattern, Pattern::shift);
+  EXPECT_EQ(made.phases[0].distance, 2);
+  // As much as a message of all bytes puts on its links.
+  EXPECT_EQ(made.phases[0].bytes, make_call({CallKind::send, 0, 600}, 2, shapes, trainium(1), "")
+                                      .phases[0]
+                                      .bytes);
+  EXPECT_EQ(make_call(call, 0, shapes, trainium(1), "").phases[0].pattern, Pattern::none);
 }
 
 // Every axis carries the whole buffer, half of it each way.

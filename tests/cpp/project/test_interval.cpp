@@ -2,6 +2,7 @@
 // SPDX-FileCopyrightText: The trnsim authors
 #include <gtest/gtest.h>
 
+#include "project/gradient_flow.h"
 #include "project/rates.h"
 #include "project/variants.h"
 
@@ -57,21 +58,64 @@ TEST(DataParallelDegree, ComesFromTheNamesOfGroups) {
   EXPECT_EQ(degree(with_groups({{"", 16}, {"mesh_tp", 4}}), 16), -1);
 }
 
-TEST(DataParallelDegree, IsTheWorldWhenGradientsAreReducedOverIt) {
-  workload::Workload workload = with_groups({{"", 16}});
-  workload.calls.push_back({});
-  workload::Record record;
-  record.kind = workload::RecordKind::call;
-  record.payload = 0;
-  record.phase = workload::Phase::backward;
-  workload.records.push_back(record);
+// A step of one gradient: a matrix multiplication of backward makes storage 0, what `reductions`
+// name reduces it, and an op takes it to storage 1, which the optimizer reads.
+workload::Workload with_gradient(const std::vector<int32_t>& reductions, const char* op) {
+  workload::Workload made = with_groups({{"", 16}, {"", 4}, {"", 2}});
+  made.storages.resize(2);
+  for (workload::Storage& storage : made.storages) storage.bytes = 4096;
+  const auto add = [&](const char* name, workload::RecordKind kind, workload::Phase phase,
+                       const std::vector<int32_t>& reads, const std::vector<int32_t>& writes) {
+    workload::Signature signature;
+    signature.op = name;
+    signature.inputs.resize(reads.size());
+    signature.outputs.resize(writes.size());
+    for (workload::TensorSlot& slot : signature.inputs) slot.meta.sizes = {1024};
+    workload::Record record;
+    record.kind = kind;
+    record.phase = phase;
+    record.signature = int32_t(made.signatures.size());
+    record.payload = int32_t(made.calls.size()) - 1;
+    record.uses_begin = int64_t(made.uses.size());
+    record.uses_count = int32_t(reads.size() + writes.size());
+    for (const int32_t storage : reads) made.uses.push_back({storage, 0});
+    for (const int32_t storage : writes) made.uses.push_back({storage, 1});
+    made.signatures.push_back(signature);
+    made.records.push_back(record);
+  };
+  using workload::Phase;
+  add("aten::mm", workload::RecordKind::op, Phase::backward, {}, {0});
+  for (const int32_t group : reductions) {
+    workload::Call call;
+    call.group = group;
+    made.calls.push_back(call);
+    add("c10d::all_reduce", workload::RecordKind::call, Phase::backward, {0}, {0});
+  }
+  add(op, workload::RecordKind::op, Phase::backward, {0}, {1});
+  add("aten::add_.Tensor", workload::RecordKind::op, Phase::optimizer, {1}, {});
+  return made;
+}
+
+int64_t degree_of(const workload::Workload& workload) {
   std::vector<lower::Guess> guesses;
-  const workload::Step step{0, 1, 0, true, false};
-  EXPECT_EQ(data_parallel_degree(workload, step, 16, guesses).value_or(-1), 16);
-  ASSERT_EQ(guesses.size(), 1u);
-  EXPECT_EQ(guesses[0].value, "16");
-  workload.records[0].phase = workload::Phase::forward;
-  EXPECT_FALSE(data_parallel_degree(workload, step, 16, guesses).has_value());
+  const workload::Step step{0, int64_t(workload.records.size()), 1, true, false};
+  return data_parallel_degree(workload, step, 16, guesses).value_or(-1);
+}
+
+TEST(DataParallelDegree, IsTheSizeOfTheGroupsOverWhichGradientsAreReduced) {
+  EXPECT_EQ(degree_of(with_gradient({0}, "aten::copy_")), 16);
+  EXPECT_EQ(degree_of(with_gradient({1}, "aten::_foreach_copy_")), 4);
+  EXPECT_EQ(degree_of(with_gradient({1, 2}, "aten::div.Tensor")), 8);
+  // Reduced again, as in each micro-batch, a gradient stands for no more ranks.
+  EXPECT_EQ(degree_of(with_gradient({1, 1}, "aten::copy_")), 4);
+  // What a matrix multiplication makes of a reduced activation is not reduced.
+  EXPECT_EQ(degree_of(with_gradient({0}, "aten::mm")), 1);
+  EXPECT_EQ(degree_of(with_gradient({}, "aten::copy_")), -1);
+}
+
+TEST(ContextDegree, IsTheSizeOfTheGroupThatIsCalledSo) {
+  EXPECT_EQ(context_degree(with_groups({{"", 16}, {"mesh_cp", 4}})), 4);
+  EXPECT_EQ(context_degree(with_groups({{"", 16}, {"mesh_dp_shard_cp", 8}})), 1);
 }
 
 }  // namespace

@@ -70,7 +70,7 @@ inline lower::Program fluid_program(const Scene& scene) {
     builder.program.groups.push_back({"group " + std::to_string(call.group), called.group});
     const auto shapes = lower::shapes_of(called.group, scene.machine, scene.placement);
     const int32_t made =
-        builder.call_template(lower::make_call(call, shapes, scene.machine, called.algorithm));
+        builder.call_template(lower::make_call(call, 0, shapes, scene.machine, called.algorithm));
     const int32_t stream = scene.in_a_row || call.group == 0
                                ? first_stream
                                : builder.queue(lower::QueueKind::collective, call.group);

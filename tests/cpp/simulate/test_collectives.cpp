@@ -70,7 +70,7 @@ Ran run(CallKind kind, int64_t bytes, const Machine& machine, const Placement& p
   asked.splits = splits;
   asked.peer = kind == CallKind::broadcast || kind == CallKind::reduce ? 0 : -1;
   const auto shapes = lower::shapes_of(ranks, machine, placement);
-  Ran ran{lower::make_call(asked, shapes, machine, forced)};
+  Ran ran{lower::make_call(asked, 0, shapes, machine, forced)};
   ran.closed_ps = lower::alone_ps(ran.call, machine, shapes.whole);
   scenes::ProgramBuilder builder;
   const int32_t stream = builder.queue(lower::QueueKind::collective, 0);

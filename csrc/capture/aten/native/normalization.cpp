@@ -155,6 +155,9 @@ void in_float(const char* op, size_t weight_at, torch::jit::Stack& stack) {
 void layer_norm_backward(torch::jit::Stack& stack) {
   in_float("aten::native_layer_norm_backward", 5, stack);
 }
+void group_norm_backward(torch::jit::Stack& stack) {
+  in_float("aten::native_group_norm_backward", 4, stack);
+}
 void native_batch_norm_backward(torch::jit::Stack& stack) {
   in_float("aten::native_batch_norm_backward", 2, stack);
 }
@@ -164,6 +167,7 @@ void batch_norm_backward(torch::jit::Stack& stack) {
 
 constexpr SpecialOp kOps[] = {
     {"aten::native_layer_norm_backward", &layer_norm_backward, nullptr},
+    {"aten::native_group_norm_backward", &group_norm_backward, nullptr},
     {"aten::native_batch_norm_backward", &native_batch_norm_backward, nullptr},
     {"aten::batch_norm_backward", &batch_norm_backward, nullptr},
     {"aten::_fused_rms_norm_backward", &rms_norm_backward, nullptr},

@@ -1,0 +1,181 @@
+// SPDX-License-Identifier: Apache-2.0
+// SPDX-FileCopyrightText: The trnsim authors
+#include "project/gradient_flow.h"
+
+#include <algorithm>
+#include <iterator>
+#include <map>
+#include <string>
+#include <string_view>
+#include <unordered_map>
+#include <unordered_set>
+#include <vector>
+
+namespace trnsim::project {
+namespace {
+
+using workload::CallKind;
+using workload::Record;
+using workload::RecordKind;
+
+// "aten::_foreach_copy_" -> "copy", "aten::div.Tensor" -> "div"
+std::string_view stem_of(const std::string& op) {
+  std::string_view name(op);
+  const size_t colon = name.rfind(':');
+  if (colon != name.npos) name.remove_prefix(colon + 1);
+  name = name.substr(0, name.find('.'));
+  constexpr std::string_view kForeach = "_foreach_";
+  if (name.substr(0, kForeach.size()) == kForeach) name.remove_prefix(kForeach.size());
+  while (!name.empty() && name.back() == '_') name.remove_suffix(1);
+  return name;
+}
+
+bool passes_on(const std::string& op) {
+  static constexpr std::string_view kStems[] = {"copy",      "_to_copy", "clone",
+                                                "mul",       "div",      "add",
+                                                "cat",       "stack",    "split_with_sizes_copy",
+                                                "_chunk_cat"};
+  const std::string_view stem = stem_of(op);
+  return std::find(std::begin(kStems), std::end(kStems), stem) != std::end(kStems);
+}
+
+// Groups over which a storage's values are reduced; rising. As a set, since a gradient that is
+// reduced again, as in each micro-batch, stands for no more ranks.
+using Groups = std::vector<int32_t>;
+
+void join(Groups& groups, const Groups& others) {
+  Groups both;
+  std::set_union(groups.begin(), groups.end(), others.begin(), others.end(),
+                 std::back_inserter(both));
+  groups = std::move(both);
+}
+
+class Flow {
+ public:
+  explicit Flow(const workload::Workload& workload) : workload_(workload) {
+    for (size_t i = 0; i < workload.groups.size(); ++i) {
+      size_t first = 0;
+      while (!(workload.groups[first].ranks == workload.groups[i].ranks)) ++first;
+      first_alike_.push_back(int32_t(first));
+    }
+  }
+
+  void pass(const Record& record) {
+    const workload::Signature& signature = workload_.signature_of(record);
+    const int32_t inputs = workload::input_count(workload_, record);
+    const bool is_call = record.kind == RecordKind::call;
+    if (record.phase == workload::Phase::optimizer) {
+      for (int32_t i = 0; i < inputs; ++i) note(storage_at(record, i));
+    }
+    const bool is_list = signature.op.find("::_foreach_") != std::string::npos;
+    std::vector<Groups> made;
+    for (int32_t i = inputs; i < record.uses_count; ++i) {
+      Groups& groups = made.emplace_back();
+      if (is_call || passes_on(signature.op)) {
+        const int32_t element = is_list ? element_of(record, inputs, storage_at(record, i)) : -1;
+        for (int32_t k = 0; k < inputs; ++k) {
+          const workload::TensorSlot& slot = signature.inputs[size_t(k)];
+          if (element >= 0 && slot.index >= 0 && slot.index != element) continue;
+          if (slot.meta.element_count() > 1) join(groups, of(storage_at(record, k)));
+        }
+      }
+      if (is_call) join(groups, reduced_by(workload_.calls[size_t(record.payload)]));
+    }
+    for (int32_t i = inputs; i < record.uses_count; ++i) {
+      const int32_t storage = storage_at(record, i);
+      if (storage < 0) continue;
+      Groups& groups = groups_[storage];
+      if (is_list) {
+        join(groups, made[size_t(i - inputs)]);  // its other elements may share the storage
+      } else {
+        groups = made[size_t(i - inputs)];
+      }
+    }
+  }
+
+  // Without an optimizer, gradients are what backward left.
+  std::optional<int64_t> most() {
+    if (bytes_.empty()) {
+      for (const auto& [storage, groups] : groups_) note(storage);
+    }
+    int64_t total = 0;
+    for (const auto& [degree, bytes] : bytes_) total += bytes;
+    for (const auto& [degree, bytes] : bytes_) {
+      if (bytes * 2 <= total) continue;
+      if (degree > 1 || exchanges_) return degree;
+    }
+    return std::nullopt;
+  }
+
+ private:
+  int32_t storage_at(const Record& record, int32_t use) const {
+    return workload_.uses[size_t(record.uses_begin + use)].storage;
+  }
+
+  // The place in its list of the argument that is on this storage; -1 when none is.
+  int32_t element_of(const Record& record, int32_t inputs, int32_t storage) const {
+    const workload::Signature& signature = workload_.signature_of(record);
+    int32_t found = -1;
+    for (int32_t i = 0; i < inputs; ++i) {
+      const workload::TensorSlot& slot = signature.inputs[size_t(i)];
+      if (!slot.mutated || storage_at(record, i) != storage) continue;
+      if (found >= 0) return -1;  // several are: all of the list may have gone there
+      found = slot.index;
+    }
+    return found;
+  }
+
+  Groups of(int32_t storage) const {
+    const auto found = groups_.find(storage);
+    return found == groups_.end() ? Groups{} : found->second;
+  }
+
+  Groups reduced_by(const workload::Call& call) {
+    if (call.kind != CallKind::barrier) exchanges_ = true;
+    const bool reduces = call.kind == CallKind::all_reduce ||
+                         call.kind == CallKind::reduce_scatter || call.kind == CallKind::reduce;
+    return reduces ? Groups{first_alike_[size_t(call.group)]} : Groups{};
+  }
+
+  // The optimizer reads it: a gradient counts once.
+  void note(int32_t storage) {
+    if (storage < 0 || !noted_.insert(storage).second) return;
+    const workload::Storage& read = workload_.storages[size_t(storage)];
+    if (read.kind != workload::StorageKind::gradient) return;
+    int64_t degree = 1;
+    for (const int32_t group : of(storage)) {
+      degree *= workload_.groups[size_t(group)].ranks.size();
+    }
+    bytes_[degree] += read.bytes;
+  }
+
+  const workload::Workload& workload_;
+  std::vector<int32_t> first_alike_;  // of each group, the first with the same ranks
+  std::unordered_map<int32_t, Groups> groups_;
+  std::unordered_set<int32_t> noted_;
+  std::map<int64_t, int64_t> bytes_;  // of gradients, by degree
+  bool exchanges_ = false;
+};
+
+}  // namespace
+
+std::optional<int64_t> gradient_degree(const workload::Workload& workload,
+                                       const workload::Step& step) {
+  workload::Workload classified = workload;
+  workload::classify_storages(classified);
+  Flow flow(classified);
+  for (int64_t i = step.begin; i < step.end; ++i) {
+    const Record& record = classified.records[size_t(i)];
+    if (record.kind == RecordKind::op || record.kind == RecordKind::call) flow.pass(record);
+  }
+  return flow.most();
+}
+
+int64_t context_degree(const workload::Workload& workload) {
+  for (const workload::Group& group : workload.groups) {
+    if (group.name == "cp" || group.name == "mesh_cp") return group.ranks.size();
+  }
+  return 1;
+}
+
+}  // namespace trnsim::project

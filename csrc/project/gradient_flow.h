@@ -1,0 +1,26 @@
+// SPDX-License-Identifier: Apache-2.0
+// SPDX-FileCopyrightText: The trnsim authors
+//
+// Over how many ranks gradients are reduced, as the records show it: a reduction adds its group to
+// those of the storage, ops that only move, add or scale pass them on, all others begin anew, and
+// the sizes of the groups of what the optimizer then reads are multiplied. So a reduction of
+// activations, as tensor parallelism has it, ends in the next matrix multiplication.
+#pragma once
+
+#include <cstdint>
+#include <optional>
+
+#include "workload/workload.h"
+
+namespace trnsim::project {
+
+// The number of ranks over which most bytes of the gradients are reduced in the step; 1 where they
+// are not, though ranks exchange something else in it (tensor parallelism). Null where the step
+// shows neither. Cost: one pass over its records.
+std::optional<int64_t> gradient_degree(const workload::Workload& workload,
+                                       const workload::Step& step);
+
+// Ranks that share a sequence: the size of the group that is called cp and nothing else; 1 without.
+int64_t context_degree(const workload::Workload& workload);
+
+}  // namespace trnsim::project

@@ -1,0 +1,256 @@
+# SPDX-License-Identifier: Apache-2.0
+# SPDX-FileCopyrightText: The trnsim authors
+"""One transformer over 64 ranks in each way: bytes and messages by hand, torch's own tracker."""
+
+from __future__ import annotations
+
+import gc
+import json
+
+import command
+import parallel
+import pytest
+import torch
+from jobs import calls_of, job, records_of
+from parallel import LAYERS, LENGTH, OF_ALL, OF_LAYER, OF_NORMS, OF_ROOT, WIDTH, WORDS
+from torch import nn
+from torch.nn.parallel import DistributedDataParallel
+
+import trnsim
+from trnsim import _core
+
+RANKS = 64
+# Elements of parameters that a rank holds, of which 1/64 (1/8) is all but the norms, which tensor
+# parallelism repeats.
+HELD = {
+    "plain": OF_ALL,
+    "fsdp2": OF_ALL / 64,
+    "hsdp": OF_ALL / 8,
+    "tp": (OF_ALL - OF_NORMS) / 64 + OF_NORMS,
+    "sp": (OF_ALL - OF_NORMS) / 64 + OF_NORMS,
+    "fsdp2 x sp": (OF_ALL - OF_NORMS) / 64 + OF_NORMS / 8,
+}
+ONE = parallel.BATCH * LENGTH * WIDTH * 4  # bytes of an activation as wide as the model
+
+
+def captured(style: str, steps: int = 3):
+    with job(RANKS, "phantom") as holder:
+        model = parallel.build(style, RANKS)
+        if style == "plain":
+            model = DistributedDataParallel(model)
+        parallel.train(model, steps, foreach=style != "tp")
+        del model
+        gc.collect()
+    return holder.workload
+
+
+@pytest.fixture(scope="module")
+def workloads():
+    return {style: captured(style) for style in HELD}
+
+
+def alive(workload, at: int) -> dict[str, int]:
+    """Bytes by kind of the storages that are alive at a record."""
+    workload.classify_storages()
+    storages = workload.to_columns()["storages"]
+    names = _core.workload_enum_names()["storages.kind"]
+    found = dict.fromkeys(names, 0)
+    for size, born, died, kind in zip(
+        *(storages[name].tolist() for name in ("bytes", "born", "died", "kind")), strict=True
+    ):
+        if born <= at and (died < 0 or died > at):
+            found[names[kind]] += size
+    return found
+
+
+def markers(workload, word: str) -> list[int]:
+    return [i for i, line in enumerate(workload.print_records(0, len(workload))) if word in line]
+
+
+def last_step(workload) -> tuple[int, int]:
+    return markers(workload, "forward_begin")[-1], len(workload)
+
+
+def messages(workload, phases=("forward", "backward")) -> dict[str, list[int]]:
+    """Bytes of the calls of the last step, by group and kind."""
+    begin, end = last_step(workload)
+    lines = records_of(workload)
+    index = {id(line): i for i, line in enumerate(lines)}
+    found: dict[str, list[int]] = {}
+    calls = iter(call for _, call in calls_of(workload))
+    for line in lines:
+        if line["kind"] != "call":
+            continue
+        call = next(calls)
+        if begin <= index[id(line)] < end and line["phase"] in phases:
+            found.setdefault(f"{call['kind']} {call['group']}", []).append(call["bytes"])
+    return found
+
+
+@pytest.mark.parametrize("style", HELD)
+def test_a_rank_holds_what_arithmetic_says(workloads, style):
+    workload = workloads[style]
+    bytes_of = alive(workload, markers(workload, "optimizer_begin")[-1])
+    held = 4 * HELD[style]
+    assert bytes_of["parameter"] == pytest.approx(held, rel=0.02)
+    # DTensor computes the gradient of the divided embedding whole and keeps a view of it.
+    extra = 4 * WORDS * WIDTH * 63 / 64 if style in ("tp", "sp") else 0
+    assert bytes_of["gradient"] == pytest.approx(held + extra, rel=0.02)
+    assert bytes_of["optimizer_state"] == pytest.approx(2 * held, rel=0.02)
+    assert workload.parameter_count == OF_ALL
+
+
+@pytest.mark.parametrize("style", ["plain", "fsdp2", "hsdp"])
+def test_activations_of_whole_sequences_are_as_by_hand(workloads, style):
+    # A layer keeps the input and the result of each norm, queries, keys, values, the result of the
+    # attention and, four times as wide, the input and the result of the GELU: 16 activations; of a
+    # norm two numbers a token, of the attention one a head and token. Behind the layers: the last
+    # norm's input and result, and the probabilities.
+    tokens = parallel.BATCH * LENGTH
+    of_layer = 16 * ONE + tokens * 4 * (2 * 2 + parallel.HEADS)
+    expected = LAYERS * of_layer + 2 * ONE + tokens * 4 * (2 + WORDS)
+    workload = workloads[style]
+    begin, _ = last_step(workload)
+    rows = records_of(workload)
+    backward = next(i for i in range(begin, len(rows)) if rows[i]["phase"] == "backward")
+    assert alive(workload, backward)["activation"] == pytest.approx(expected, rel=0.02)
+
+
+def test_data_parallel_reduces_every_gradient_once(workloads):
+    found = messages(workloads["plain"])
+    assert set(found) == {"all_reduce 0"}
+    assert sum(found["all_reduce 0"]) == 4 * OF_ALL
+
+
+def test_fsdp2_gathers_layers_twice_and_reduces_every_gradient(workloads):
+    found = messages(workloads["fsdp2"])
+    assert set(found) == {"all_gather 0", "reduce_scatter 0"}
+    layer, root = 4 * OF_LAYER, 4 * OF_ROOT
+    # What is around the layers is gathered once: it is needed last in forward, first in backward.
+    assert sorted(found["all_gather 0"]) == sorted([root, *[layer] * LAYERS * 2])
+    assert sorted(found["reduce_scatter 0"]) == sorted([root, *[layer] * LAYERS])
+
+
+def test_hybrid_sharding_adds_the_reduction_between_copies(workloads):
+    workload = workloads["hsdp"]
+    found = messages(workload)
+    names = {group["name"]: i for i, group in enumerate(groups_of(workload))}
+    shard, replicate = names["mesh_dp_shard"], names["mesh_dp_replicate"]
+    assert sum(found[f"all_gather {shard}"]) == 4 * (OF_ROOT + 2 * LAYERS * OF_LAYER)
+    assert sum(found[f"reduce_scatter {shard}"]) == 4 * OF_ALL
+    assert sum(found[f"all_reduce {replicate}"]) == 4 * OF_ALL // 8
+    assert len(found) == 3
+
+
+def groups_of(workload) -> list[dict]:
+    table = workload.to_columns()["groups"]
+    return [
+        {"name": name, "ranks": ranks}
+        for name, ranks in zip(table["name"], table["ranks"], strict=True)
+    ]
+
+
+def test_groups_are_strides_not_lists(workloads):
+    names = {group["name"]: group["ranks"] for group in groups_of(workloads["hsdp"])}
+    assert names["mesh_dp_shard"] == "0..7"
+    assert names["mesh_dp_replicate"] == "start 0 axes 8x8"
+    names = {group["name"]: group["ranks"] for group in groups_of(workloads["sp"])}
+    assert names == {"mesh_tp": "0..63"}  # the world, by the name that the mesh gives it
+
+
+def test_sequence_parallel_gathers_and_scatters_around_matrices(workloads):
+    found = messages(workloads["sp"])
+    logits = parallel.BATCH * LENGTH * WORDS * 4
+    # Forward: gathered before attention and feed-forward of each layer and before the head, whose
+    # logits are gathered, too; scattered after each of these halves and the embedding. Backward is
+    # the other way round, and the gathered logits need nothing.
+    half = 2 * LAYERS + 1
+    assert sorted(found["all_gather 0"]) == sorted([ONE] * 2 * half + [logits])
+    assert sorted(found["reduce_scatter 0"]) == [ONE] * 2 * half
+    # DTensor leaves the norms' gradients as sums over the sequence that are still to be made, and
+    # makes them wherever AdamW reads a gradient: for the mean once, for the square twice.
+    assert set(found) == {"all_gather 0", "reduce_scatter 0"}
+    sums = messages(workloads["sp"], ("optimizer",))
+    assert sums == {"all_reduce 0": [4 * WIDTH] * 3 * (2 * LAYERS + 1) * 2}
+
+
+def test_plain_tensor_parallel_reduces_activations(workloads):
+    found = messages(workloads["tp"])
+    # Forward: after each half and the embedding. Backward: of what each matrix made of its input,
+    # where columns are divided: queries, keys, values and `up` of each layer, and the head.
+    assert found["all_reduce 0"] == [ONE] * (2 * LAYERS + 1 + 4 * LAYERS + 1)
+    assert set(found) == {"all_reduce 0", "all_gather 0"}
+
+
+def test_both_at_once_are_each_of_them_on_its_axis(workloads):
+    workload = workloads["fsdp2 x sp"]
+    found = messages(workload)
+    names = {group["name"]: i for i, group in enumerate(groups_of(workload))}
+    tp, dp = names["mesh_tp"], names["mesh_dp"]
+    parts = (OF_ALL - OF_NORMS) / 8 + OF_NORMS  # of parameters between which the columns divide
+    assert sum(found[f"reduce_scatter {dp}"]) == pytest.approx(4 * parts, rel=0.001)
+    assert found[f"reduce_scatter {tp}"] == [ONE] * 2 * (2 * LAYERS + 1)
+
+
+@pytest.fixture(scope="module")
+def tracked():
+    done = command.interpreter(command.ROOT / "tests" / "helpers" / "tracked.py", *HELD)
+    assert done.returncode == 0, done.stderr
+    return json.loads(done.stdout.splitlines()[-1])
+
+
+@pytest.mark.parametrize("style", HELD)
+def test_the_peak_is_that_of_torchs_own_tracker(workloads, tracked, style):
+    workload = workloads[style]
+    if style == "plain":  # the tracker does not see DistributedDataParallel's buckets
+        with job(RANKS, "phantom") as holder:
+            model = parallel.build(style, RANKS)
+            parallel.train(model, 2, foreach=True)
+            del model
+        workload = holder.workload
+    workload.classify_storages()
+    peak = workload.replay_allocations()
+    assert peak.requested_bytes == pytest.approx(tracked[style], rel=0.02)
+
+
+def test_a_step_is_timed_by_kind_and_group(workloads):
+    # All ranks: the same FLOPs where all have data of their own; 1/64 where all share one batch.
+    figures = {
+        style: trnsim.project(workload, "trn2-ultra", chips=64, advise=False, interval=False)
+        for style, workload in workloads.items()
+    }
+    flops = {style: each.figures.model_flops for style, each in figures.items()}
+    assert flops["fsdp2"] == flops["hsdp"] == flops["plain"]
+    assert flops["sp"] * 64 == flops["tp"] * 64 == flops["fsdp2 x sp"] * 8 == flops["plain"]
+    exposed = {style: each.to_dict()["exposed_by_group"] for style, each in figures.items()}
+    assert set(exposed["plain"]) == set(exposed["fsdp2"]) == {"world"}
+    assert set(exposed["hsdp"]) == {"mesh_dp_shard", "mesh_dp_replicate"}
+    assert set(exposed["sp"]) == {"mesh_tp"}
+    assert set(exposed["fsdp2 x sp"]) == {"mesh_dp", "mesh_tp"}
+    samples = {
+        style: each.to_dict()["samples_per_s"] * each.to_dict()["step_time_s"]
+        for style, each in figures.items()
+    }
+    assert samples == pytest.approx(
+        {"plain": 512, "fsdp2": 512, "hsdp": 512, "tp": 8, "sp": 8, "fsdp2 x sp": 64}
+    )
+
+
+def test_a_linear_layer_over_eight_ranks_costs_an_eighth():
+    from torch.distributed.device_mesh import init_device_mesh
+    from torch.distributed.tensor.parallel import ColwiseParallel, parallelize_module
+
+    def flops(shared: bool) -> float:
+        with job(8, "phantom") as holder, torch.device("trn"):
+            layer = nn.Linear(1024, 4096, bias=False)
+            if shared:
+                parallelize_module(layer, init_device_mesh("trn", (8,)), ColwiseParallel())
+            with torch.no_grad():
+                layer(torch.empty(256, 1024))
+            held = sum(p.to_local().numel() if shared else p.numel() for p in layer.parameters())
+        assert held == 4096 * 1024 // (8 if shared else 1)
+        projection = trnsim.project(holder.workload, "trn2", chips=8, advise=False, interval=False)
+        return projection.figures.model_flops / 8  # of a chip
+
+    assert flops(shared=False) == 2 * 256 * 1024 * 4096
+    assert flops(shared=True) == flops(shared=False) / 8

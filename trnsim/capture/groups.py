@@ -1,0 +1,150 @@
+# SPDX-License-Identifier: Apache-2.0
+# SPDX-FileCopyrightText: The trnsim authors
+"""What torch.distributed does once for each rank of a group, done once for all ranks alike."""
+
+from __future__ import annotations
+
+import functools
+import pickle
+from collections.abc import Callable, Sequence
+from typing import Any
+
+import torch
+import torch.distributed as dist
+from torch.distributed import distributed_c10d
+
+from trnsim import _torch
+from trnsim.capture import process_group
+
+
+def only_own_group(original: Callable[..., Any]) -> Callable[..., Any]:
+    """Replaces ``_new_group_with_tag``: a group without this rank is no group here.
+
+    Every rank calls it for every group of a mesh, since real ranks meet; 8,192 of them take
+    seconds.
+    """
+
+    @functools.wraps(original)
+    def _new_group_with_tag(ranks: Sequence[int] | None = None, *args: Any, **kwargs: Any) -> Any:
+        if ranks is not None and process_group.is_one_process() and _is_of_others(ranks):
+            return dist.GroupMember.NON_GROUP_MEMBER
+        group = original(ranks, *args, **kwargs)
+        if kwargs.get("group_desc") and isinstance(group, dist.ProcessGroup):
+            _name(group, kwargs["group_desc"])
+        return group
+
+    return _new_group_with_tag
+
+
+def _name(group: dist.ProcessGroup, name: str) -> None:
+    """Says what the group is called: its backend learns that at its first message only."""
+    device = torch.device(process_group.device_name())
+    if device in group._device_types:
+        backend = group._get_backend(device)
+        if isinstance(backend, _torch.distributed.Backend):
+            _torch.distributed.name_group(backend.group, name)
+
+
+def named_by_mesh(original: Callable[..., None]) -> Callable[..., None]:
+    """Replaces ``DeviceMesh.__init__``: a dimension over the whole world gets torch's default
+    group, and its name is nowhere in it. Where meshes call the world differently, it has none."""
+
+    @functools.wraps(original)
+    def __init__(mesh: Any, *args: Any, **kwargs: Any) -> None:
+        original(mesh, *args, **kwargs)
+        names = getattr(mesh, "mesh_dim_names", None) or ()
+        if not process_group.is_one_process() or mesh.size() != dist.get_world_size():
+            return
+        for dim, name in enumerate(names):
+            if mesh.size(dim) == mesh.size() > 1:
+                process_group.call_world(f"mesh_{name}")
+
+    return __init__
+
+
+def _is_of_others(ranks: Sequence[int]) -> bool:
+    """Is it a valid group that this rank is not in?"""
+    try:
+        members = set(ranks)
+        return (
+            0 < len(members) == len(ranks)
+            and dist.get_rank() not in members
+            and min(members) >= 0
+            and max(members) < dist.get_world_size()
+        )
+    except TypeError:
+        return False  # torch says what is wrong with them
+
+
+def gathered_once(original: Callable[..., None]) -> Callable[..., None]:
+    """Replaces ``all_gather_object``, which reads a size and unpickles once for each rank."""
+
+    @functools.wraps(original)
+    def all_gather_object(
+        object_list: list[Any], obj: Any, group: Any = None, *args: Any, **kwargs: Any
+    ) -> None:
+        if not _serves(group) or args or kwargs.get("weights_only"):
+            return original(object_list, obj, group, *args, **kwargs)
+        object_list[: dist.get_world_size(group)] = _from_all(obj, group, _all_gather)
+        return None
+
+    return all_gather_object
+
+
+def gathered_at_root_once(original: Callable[..., None]) -> Callable[..., None]:
+    """Replaces ``gather_object``, likewise."""
+
+    @functools.wraps(original)
+    def gather_object(
+        obj: Any,
+        object_gather_list: list[Any] | None = None,
+        dst: int | None = None,
+        group: Any = None,
+        *args: Any,
+        **kwargs: Any,
+    ) -> None:
+        root = 0 if dst is None else dst
+        is_plain = not args and not any(value for value in kwargs.values())
+        if (
+            object_gather_list is None
+            or root != dist.get_rank()
+            or not is_plain
+            or not _serves(group)
+        ):
+            return original(obj, object_gather_list, dst, group, *args, **kwargs)
+        send = functools.partial(_gather, root)
+        object_gather_list[: dist.get_world_size(group)] = _from_all(obj, group, send)
+        return None
+
+    return gather_object
+
+
+def _gather(root: int, part: torch.Tensor, group: Any) -> None:
+    whole = part.new_empty(dist.get_world_size(group), part.numel())
+    dist.gather(part, list(whole.unbind()), dst=root, group=group)
+
+
+def _serves(group: Any) -> bool:
+    if not process_group.is_one_process() or distributed_c10d._rank_not_in_group(group):
+        return False
+    return group is None or isinstance(group, dist.ProcessGroup)
+
+
+def _all_gather(part: torch.Tensor, group: Any) -> None:
+    group = distributed_c10d._get_default_group() if group is None else group
+    whole = part.new_empty(part.numel() * group.size())
+    group._allgather_base(whole, part).wait()  # the name that every version has
+
+
+def _from_all(obj: Any, group: Any, gather: Callable[[torch.Tensor, Any], None]) -> list[Any]:
+    """The object of each rank. The same messages are sent: the sizes to all, then the bytes."""
+    device = distributed_c10d._get_object_coll_device(group)
+    data = pickle.dumps(obj)
+    _all_gather(torch.tensor([len(data)]).to(device), group)
+    if torch.device(device).type != "cpu":  # on the host nothing times them
+        gather(torch.frombuffer(bytearray(data), dtype=torch.uint8).to(device), group)
+    ranks = dist.get_world_size(group)
+    value = pickle.loads(data)
+    if isinstance(value, (str, bytes, int, float, bool, type(None))):
+        return [value] * ranks
+    return [value, *(pickle.loads(data) for _ in range(ranks - 1))]

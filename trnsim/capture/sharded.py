@@ -1,0 +1,148 @@
+# SPDX-License-Identifier: Apache-2.0
+# SPDX-FileCopyrightText: The trnsim authors
+"""Parameters of which this rank holds a part: DTensor, FSDP1 and FSDP2.
+
+What they count as a whole, which storages are behind them, and what FSDP gathers them into.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+import functools
+import math
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from typing import Any, overload
+
+import torch
+from torch.utils._python_dispatch import is_traceable_wrapper_subclass
+
+from trnsim import _torch
+from trnsim.capture import process_group
+
+
+def plain_tensors(tensor: torch.Tensor) -> Iterator[torch.Tensor]:
+    """The tensors with a storage of their own behind a wrapper such as DTensor; else itself."""
+    if not is_traceable_wrapper_subclass(tensor):
+        yield tensor
+        return
+    for name in tensor.__tensor_flatten__()[0]:
+        inner = getattr(tensor, name)
+        if isinstance(inner, torch.Tensor):  # a DTensor has its mesh there, too
+            yield from plain_tensors(inner)
+
+
+def set_storage_kind(tensor: torch.Tensor, kind: str) -> None:
+    """Says what the storages behind the tensor are for."""
+    for plain in plain_tensors(tensor):
+        _torch.set_storage_kind(plain, kind)
+
+
+def whole_counts(modules: Iterable[torch.nn.Module]) -> dict[int, int]:
+    """Elements on all ranks of the parameters that FSDP1 flattened and cut, by id.
+
+    They show this rank's part only; a DTensor counts as a whole by itself.
+    """
+    counts: dict[int, int] = {}
+    for module in modules:
+        flat = getattr(getattr(module, "_handle", None), "flat_param", None)
+        if flat is None or not hasattr(flat, "_shapes"):
+            continue
+        sizes = [math.prod(shape) for shape in flat._shapes]
+        originals = getattr(flat, "_params", None)
+        if originals is None:
+            counts[id(flat)] = sum(sizes)
+        else:
+            counts.update(zip(map(id, originals), sizes, strict=True))
+    return counts
+
+
+class Chunks(Sequence[torch.Tensor]):
+    """What torch.chunk gives, filled up with empty tensors that are made when they are asked for.
+
+    A tensor of 512 rows over 65,536 ranks has 512 chunks of one row and 65,024 empty ones.
+    """
+
+    def __init__(self, tensor: torch.Tensor, count: int, dim: int) -> None:
+        self._real = torch.chunk(tensor, count, dim=dim)
+        self._count = count
+
+    def __len__(self) -> int:
+        return self._count
+
+    @overload
+    def __getitem__(self, index: int) -> torch.Tensor: ...
+
+    @overload
+    def __getitem__(self, index: slice) -> list[torch.Tensor]: ...
+
+    def __getitem__(self, index: int | slice) -> torch.Tensor | list[torch.Tensor]:
+        if isinstance(index, slice):
+            return [self[i] for i in range(*index.indices(self._count))]
+        at = index + self._count if index < 0 else index
+        if not 0 <= at < self._count:
+            raise IndexError(f"chunk {index} of {self._count}")
+        return self._real[at] if at < len(self._real) else self._real[0].new_empty(0)
+
+
+def chunked_on_demand(original: Callable[..., Any]) -> Callable[..., Any]:
+    """Replaces FSDP2's ``_chunk_with_empty``, which makes a tensor a rank for each parameter."""
+
+    @functools.wraps(original)
+    def _chunk_with_empty(tensor: torch.Tensor, num_chunks: int, dim: int) -> Any:
+        if process_group.is_one_process():
+            return Chunks(tensor, num_chunks, dim)
+        return original(tensor, num_chunks, dim)
+
+    return _chunk_with_empty
+
+
+def told_gathered(original: Callable[..., None]) -> Callable[..., None]:
+    """Replaces ``FSDPParam.alloc_all_gather_outputs``: says that they hold what was gathered."""
+
+    @functools.wraps(original)
+    def alloc_all_gather_outputs(parameter: Any) -> None:
+        original(parameter)
+        for tensor in parameter.all_gather_outputs:
+            set_storage_kind(tensor, "communication")
+
+    return alloc_all_gather_outputs
+
+
+def told_unsharded(original: Callable[..., torch.Tensor]) -> Callable[..., torch.Tensor]:
+    """Replaces ``FlatParamHandle._alloc_padded_unsharded_flat_param`` of FSDP1, likewise."""
+
+    @functools.wraps(original)
+    def _alloc_padded_unsharded_flat_param(handle: Any) -> torch.Tensor:
+        gathered = original(handle)
+        set_storage_kind(gathered, "communication")
+        return gathered
+
+    return _alloc_padded_unsharded_flat_param
+
+
+def complete_with_one_part(original: Callable[..., Any]) -> Callable[..., Any]:
+    """Replaces ``_validate_global_plan`` of distributed checkpoints, which misses the parts of the
+    ranks that do not run: the checkpoint has this rank's, which this rank can load again."""
+
+    @functools.wraps(original)
+    def _validate_global_plan(global_plan: Any, metadata: Any) -> Any:
+        if not process_group.is_one_process():
+            return original(global_plan, metadata)
+        _torch.add_note(
+            "a distributed checkpoint is written with the captured rank's parts alone: only a run "
+            "on as many chips can load it"
+        )
+        return original([], dataclasses.replace(metadata, state_dict_metadata={}))
+
+    return _validate_global_plan
+
+
+def kept_by_this_rank(original: Callable[..., Any]) -> Callable[..., Any]:
+    """Replaces ``dedup_save_plans`` of distributed checkpoints: what several ranks have is shared
+    out between them, and only this one writes."""
+
+    @functools.wraps(original)
+    def dedup_save_plans(all_plans: Any, save_to_lowest_rank: bool = False) -> Any:
+        return original(all_plans, save_to_lowest_rank or process_group.is_one_process())
+
+    return dedup_save_plans
