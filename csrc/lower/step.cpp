@@ -2,6 +2,7 @@
 // SPDX-FileCopyrightText: The trnsim authors
 //
 #include <algorithm>
+#include <limits>
 #include <map>
 #include <set>
 
@@ -160,8 +161,9 @@ void add_guesses(Program& program, const Plan& plan, const workload::Workload& w
   }
   add_dtype_guesses(program, plan, target);
   std::set<std::string> unknown;
-  bool copies_host = false, is_uneven = false;
+  bool copies_host = false, is_uneven = false, fuses_regions = false;
   for (const Unit& unit : plan.units) {
+    fuses_regions |= unit.fused && !target.is_neuron();
     is_uneven |= unit.kind == UnitKind::call && !workload.calls[size_t(unit.call)].splits.empty();
     for (const Member& member : unit.members) {
       const auto& op = workload.signature_of(workload.records[size_t(member.record)]).op;
@@ -175,6 +177,11 @@ void add_guesses(Program& program, const Plan& plan, const workload::Workload& w
     program.guesses.push_back({"all_to_all with uneven splits", "all members send alike",
                                "what the others send is not recorded: each sends every member what "
                                "the captured rank sends it"});
+  }
+  if (fuses_regions) {
+    program.guesses.push_back({"fusion in compiled regions", "greedy inside a phase",
+                               "pointwise ops and ops on rows join what they read; products, "
+                               "convolutions and attention are kernels of their own; moves bytes"});
   }
   if (copies_host) {
     program.guesses.push_back({"copies between host and device", "at the chip's share of the link",
@@ -202,7 +209,11 @@ Program lower_step(const workload::Workload& workload, const workload::Step& ste
   PlanOptions plan_options;
   plan_options.fuse = level == Level::fused;
   plan_options.graph_per_op = level == Level::eager_graphs;
-  plan_options.sbuf_partition_bytes = machine.chip.neuron.sbuf_partition_bytes;
+  // A row that a GPU's kernel does not hold is read again from its cache, not from the HBM.
+  plan_options.sbuf_partition_bytes = target.is_neuron() ? machine.chip.neuron.sbuf_partition_bytes
+                                                         : std::numeric_limits<int64_t>::max();
+  plan_options.fuse_regions = level == Level::eager_kernels && options.stack.empty();
+  plan_options.anchors_alone = level == Level::eager_kernels;
   plan_options.collective_streams = collective_streams;
   const Plan plan =
       plan_step(workload, step, workload::outside_step(workload, step), costs, plan_options);

@@ -7,10 +7,10 @@ import torch
 import typing
 import typing_extensions
 from . import distributed
-__all__: list[str] = ['add_note', 'begin_region', 'capacity_bytes', 'current_device', 'default_generator', 'default_stream', 'device_count', 'distributed', 'end_region', 'install_fault_handler', 'is_known', 'is_pinned_address', 'is_recording', 'live_block_count', 'mark_step', 'memory_snapshot', 'mode', 'out_of_memory_count', 'pop_module', 'pop_optimizer', 'pop_recomputation', 'push_module', 'push_optimizer', 'push_recomputation', 'record_marker', 'release_cached_memory', 'reset_groups', 'set_capacity_bytes', 'set_device_count', 'set_event_clock', 'set_host_clock_warning', 'set_mode', 'set_only_report_out_of_memory', 'set_parameter_count', 'set_storage_kind', 'set_world', 'snapshot_recording', 'start_memory_history', 'start_recording', 'stop_memory_history', 'stop_recording', 'stream_priority', 'stream_priority_range', 'work_count']
+__all__: list[str] = ['add_note', 'begin_region', 'capacity_bytes', 'current_device', 'default_generator', 'default_stream', 'device_count', 'distributed', 'end_region', 'install_fault_handler', 'is_known', 'is_pinned_address', 'is_recording', 'live_block_count', 'mark_step', 'memory_snapshot', 'mode', 'out_of_memory_count', 'pop_module', 'pop_optimizer', 'pop_recomputation', 'push_module', 'push_optimizer', 'push_recomputation', 'record_marker', 'release_cached_memory', 'reset_groups', 'set_capacity_bytes', 'set_device_count', 'set_event_clock', 'set_host_clock_warning', 'set_mode', 'set_only_report_out_of_memory', 'set_parameter_count', 'set_region_module', 'set_storage_kind', 'set_world', 'snapshot_recording', 'start_memory_history', 'start_recording', 'stop_memory_history', 'stop_recording', 'stream_priority', 'stream_priority_range', 'work_count']
 def add_note(arg0: str) -> None:
     ...
-def begin_region(arg0: str) -> int:
+def begin_region(arg0: str, arg1: bool) -> None:
     ...
 def capacity_bytes() -> int:
     ...
@@ -88,6 +88,8 @@ def set_parameter_count(count: typing.SupportsInt | typing.SupportsIndex) -> Non
     """
     Elements of the parameters that optimizers hold.
     """
+def set_region_module(arg0: str) -> None:
+    ...
 def set_storage_kind(arg0: torch.Tensor, arg1: str) -> None:
     ...
 def set_world(arg0: typing.SupportsInt | typing.SupportsIndex, arg1: typing.SupportsInt | typing.SupportsIndex, arg2: typing.SupportsInt | typing.SupportsIndex) -> None:

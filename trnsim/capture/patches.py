@@ -13,8 +13,8 @@ import importlib
 from collections.abc import Callable, Iterator
 from typing import Any, NamedTuple
 
-from trnsim.capture import launch, process_group
-from trnsim.capture.hooks import Hooks, recorded_frame, recorded_reentrant, uncompiled
+from trnsim.capture import compile, launch, process_group
+from trnsim.capture.hooks import Hooks, recorded_frame, recorded_reentrant
 
 
 class Patch(NamedTuple):
@@ -40,6 +40,12 @@ _INIT = "no hook exists before the rendezvous, which would wait for ranks that n
 _LAUNCH = "processes that a script starts are other ranks; only the captured one runs, in process"
 
 ALWAYS = (
+    Patch(
+        "torch",
+        "_TorchCompileInductorWrapper.__call__",
+        compile.compiled_on_device,
+        "torch.compile's default compiler writes code for devices that it knows; scripts name none",
+    ),
     Patch(
         "torch.distributed.distributed_c10d",
         "init_process_group",
@@ -71,6 +77,12 @@ def during_capture(hooks: Hooks) -> tuple[Patch, ...]:
             "global forward hooks get no keyword arguments, and cost eight times as much",
         ),
         Patch(
+            "torch.optim.optimizer",
+            "Optimizer.add_param_group",
+            hooks.recorded_group,
+            "a compiled step runs no hook; that it is one is seen by the parameters it changes",
+        ),
+        Patch(
             "torch.amp.grad_scaler",
             "GradScaler._maybe_opt_step",
             hooks.recorded_skip,
@@ -93,12 +105,6 @@ def during_capture(hooks: Hooks) -> tuple[Patch, ...]:
             "_CheckpointFrame.__init__",
             recorded_frame,
             "no hook says that a checkpointed function runs again",
-        ),
-        Patch(
-            "torch",
-            "compile",
-            uncompiled,
-            "torch's compilers write code for devices that they know",
         ),
         Patch("torch.multiprocessing", "spawn", launch.start_in_process, _LAUNCH),
         Patch("torch.multiprocessing.spawn", "spawn", launch.start_in_process, _LAUNCH),
