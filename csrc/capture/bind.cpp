@@ -12,6 +12,7 @@
 PYBIND11_MODULE(_torch, module) {
   module.doc() = "The trn device: what PyTorch runs on it, and the record of it.";
   trnsim::capture::bind_capture(module);
+  trnsim::capture::bind_ops(module);
   trnsim::capture::distributed::bind_distributed(module);
   trnsim::capture::runtime::bind_runtime(module);
 }

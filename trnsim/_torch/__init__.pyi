@@ -7,11 +7,22 @@ import torch
 import typing
 import typing_extensions
 from . import distributed
-__all__: list[str] = ['add_note', 'begin_region', 'capacity_bytes', 'current_device', 'default_generator', 'default_stream', 'device_count', 'distributed', 'end_region', 'install_fault_handler', 'is_known', 'is_pinned_address', 'is_recording', 'live_block_count', 'mark_step', 'memory_snapshot', 'mode', 'out_of_memory_count', 'pop_module', 'pop_optimizer', 'pop_recomputation', 'push_module', 'push_optimizer', 'push_recomputation', 'record_marker', 'release_cached_memory', 'reset_groups', 'set_capacity_bytes', 'set_device_count', 'set_event_clock', 'set_host_clock_warning', 'set_mode', 'set_only_report_out_of_memory', 'set_parameter_count', 'set_region_module', 'set_storage_kind', 'set_world', 'snapshot_recording', 'start_memory_history', 'start_recording', 'stop_memory_history', 'stop_recording', 'stream_priority', 'stream_priority_range', 'work_count']
+__all__: list[str] = ['Quiet', 'add_note', 'begin_region', 'can_be_known', 'capacity_bytes', 'current_device', 'default_generator', 'default_stream', 'device_count', 'distributed', 'end_region', 'forget_values', 'install_fault_handler', 'is_known', 'is_pinned_address', 'is_recording', 'live_block_count', 'mark_step', 'memory_snapshot', 'mode', 'out_of_memory_count', 'pop_module', 'pop_optimizer', 'pop_recomputation', 'push_module', 'push_optimizer', 'push_recomputation', 'record_marker', 'record_op', 'release_cached_memory', 'reset_groups', 'set_capacity_bytes', 'set_device_count', 'set_event_clock', 'set_host_clock_warning', 'set_mode', 'set_only_report_out_of_memory', 'set_parameter_count', 'set_region_module', 'set_storage_kind', 'set_world', 'snapshot_recording', 'start_memory_history', 'start_recording', 'stop_memory_history', 'stop_recording', 'stream_priority', 'stream_priority_range', 'values_of', 'work_count']
+class Quiet:
+    def __enter__(self) -> None:
+        ...
+    def __exit__(self, *args) -> None:
+        ...
+    def __init__(self) -> None:
+        ...
 def add_note(arg0: str) -> None:
     ...
 def begin_region(arg0: str, arg1: bool) -> None:
     ...
+def can_be_known(tensor: torch.Tensor) -> bool:
+    """
+    May the device tensor keep values in this mode?
+    """
 def capacity_bytes() -> int:
     ...
 def current_device() -> int:
@@ -26,6 +37,10 @@ def device_count() -> int:
     ...
 def end_region() -> None:
     ...
+def forget_values(tensor: torch.Tensor) -> None:
+    """
+    The device tensor's values are not known: phantom mode.
+    """
 def install_fault_handler() -> None:
     ...
 def is_known(arg0: torch.Tensor) -> bool:
@@ -64,6 +79,10 @@ def push_recomputation() -> None:
     ...
 def record_marker(arg0: str, arg1: typing.SupportsInt | typing.SupportsIndex) -> None:
     ...
+def record_op(op: str, inputs: collections.abc.Sequence[tuple[str, torch.Tensor]], outputs: collections.abc.Sequence[torch.Tensor], scalars: collections.abc.Sequence[tuple[str, typing.SupportsInt | typing.SupportsIndex | typing.SupportsFloat | typing.SupportsIndex | bool | str | collections.abc.Sequence[typing.SupportsInt | typing.SupportsIndex] | collections.abc.Sequence[typing.SupportsFloat | typing.SupportsIndex]]]) -> None:
+    """
+    Records one op of device tensors.
+    """
 def release_cached_memory() -> None:
     ...
 def reset_groups() -> None:
@@ -109,6 +128,10 @@ def stream_priority(stream_id: typing.SupportsInt | typing.SupportsIndex) -> int
 def stream_priority_range() -> tuple[int, int]:
     """
     (least, greatest): lower is more urgent
+    """
+def values_of(tensor: torch.Tensor) -> torch.Tensor:
+    """
+    A CPU tensor that shares the values of a device tensor, which are known from now on.
     """
 def work_count() -> int:
     """

@@ -13,7 +13,7 @@ import importlib
 from collections.abc import Callable, Iterator
 from typing import Any, NamedTuple
 
-from trnsim.capture import compile, launch, process_group
+from trnsim.capture import compile, flex, imports, launch, process_group
 from trnsim.capture.hooks import Hooks, recorded_frame, recorded_reentrant
 
 
@@ -63,6 +63,17 @@ ALWAYS = (
         "_verify_params_across_processes",
         process_group.verify_params_of_identical_ranks,
         "DDP gathers a tensor a rank and reads each: seconds for 65,536 ranks that are alike",
+    ),
+)
+
+
+# Made once their module is imported, and kept; nothing is imported for them.
+AFTER_IMPORT = (
+    Patch(
+        "torch.nn.attention.flex_attention",
+        "_validate_device",
+        flex.validate_device,
+        "the devices that it takes are a literal set",
     ),
 )
 
@@ -142,11 +153,18 @@ def install(patch: Patch) -> Callable[[], None]:
 def install_always() -> None:
     """Makes the replacements that stay; once, when the device is loaded."""
     for patch in ALWAYS:
-        owner, name = _owner(patch)
-        if not hasattr(vars(owner)[name], "_trnsim_original"):
-            original = vars(owner)[name]
-            install(patch)
-            vars(owner)[name]._trnsim_original = original
+        _install_once(patch)
+    for patch in AFTER_IMPORT:
+        imports.after_import(patch.module, lambda _, patch=patch: _install_once(patch))
+    imports.after_import("torch._higher_order_ops.flex_attention", flex.serve)
+
+
+def _install_once(patch: Patch) -> None:
+    owner, name = _owner(patch)
+    if not hasattr(vars(owner)[name], "_trnsim_original"):
+        original = vars(owner)[name]
+        install(patch)
+        vars(owner)[name]._trnsim_original = original
 
 
 @contextlib.contextmanager
