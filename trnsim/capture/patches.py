@@ -13,7 +13,7 @@ import importlib
 from collections.abc import Callable, Iterator
 from typing import Any, NamedTuple
 
-from trnsim.capture import compile, flex, imports, launch, process_group
+from trnsim.capture import compile, flex, frameworks, imports, launch, process_group
 from trnsim.capture.hooks import Hooks, recorded_frame, recorded_reentrant
 
 
@@ -25,7 +25,7 @@ class Patch(NamedTuple):
         name: the function, or "Class.method".
         make: from the original to its replacement.
         reason: why there is no other way.
-        versions: of torch, for which it was checked.
+        versions: of the library, for which it was checked.
     """
 
     module: str
@@ -74,6 +74,27 @@ AFTER_IMPORT = (
         "_validate_device",
         flex.validate_device,
         "the devices that it takes are a literal set",
+    ),
+    Patch(
+        "accelerate.state",
+        "PartialState._prepare_backend",
+        frameworks.prepare_backend,
+        "it chooses among listed vendors, and else goes without a process group",
+        "accelerate 1.15",
+    ),
+    *(
+        Patch(
+            module,
+            "is_torch_bf16_gpu_available",
+            frameworks.bf16_is_there,
+            "it asks listed vendors' modules, and TrainingArguments(bf16=True) refuses all others",
+            "transformers 5.24",
+        )
+        for module in (  # by whom its name is imported
+            "transformers.utils.import_utils",
+            "transformers.utils",
+            "transformers.training_args",
+        )
     ),
 )
 
@@ -161,6 +182,8 @@ def install_always() -> None:
 
 def _install_once(patch: Patch) -> None:
     owner, name = _owner(patch)
+    if name not in vars(owner):
+        return  # another version, which asks otherwise
     if not hasattr(vars(owner)[name], "_trnsim_original"):
         original = vars(owner)[name]
         install(patch)
