@@ -13,7 +13,7 @@ import importlib
 from collections.abc import Callable, Iterator
 from typing import Any, NamedTuple
 
-from trnsim.capture import compile, flex, frameworks, imports, launch, process_group
+from trnsim.capture import compile, flex, frameworks, imports, launch, process_group, profiler
 from trnsim.capture.hooks import Hooks, recorded_frame, recorded_reentrant
 
 
@@ -40,6 +40,12 @@ _INIT = "no hook exists before the rendezvous, which would wait for ranks that n
 _LAUNCH = "processes that a script starts are other ranks; only the captured one runs, in process"
 
 ALWAYS = (
+    Patch(
+        "torch.autograd.profiler",
+        "profile.__init__",
+        profiler.with_device_time,
+        "it asks for device activities of Kineto, which only a tracer of the vendor gives",
+    ),
     Patch(
         "torch",
         "_TorchCompileInductorWrapper.__call__",
