@@ -160,7 +160,7 @@ void add_guesses(Program& program, const Plan& plan, const workload::Workload& w
          "the library counts logical cores as ranks; switch points between algorithms are fitted"});
   }
   add_dtype_guesses(program, plan, target);
-  std::set<std::string> unknown;
+  std::set<std::string> unknown, given;
   bool copies_host = false, is_uneven = false, fuses_regions = false;
   for (const Unit& unit : plan.units) {
     fuses_regions |= unit.fused && !target.is_neuron();
@@ -171,6 +171,7 @@ void add_guesses(Program& program, const Plan& plan, const workload::Workload& w
       if (member.cost->rule_class == RuleClass::fallback) {
         unknown.insert(op);
       }
+      if (member.cost->rule == "given") given.insert(op);
     }
   }
   if (is_uneven) {
@@ -187,6 +188,9 @@ void add_guesses(Program& program, const Plan& plan, const workload::Workload& w
     program.guesses.push_back({"copies between host and device", "at the chip's share of the link",
                                "chips of a server never wait for each other there; host memory "
                                "that is not pinned would be slower"});
+  }
+  for (const std::string& op : given) {
+    program.guesses.push_back({"cost given by the script", op, "as trnsim.cost says"});
   }
   for (const std::string& op : unknown) {
     program.guesses.push_back({"op without a cost rule", op, "costed by its bytes"});

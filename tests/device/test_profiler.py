@@ -32,9 +32,7 @@ def device_us(events: object, name: str) -> float:
     return sum(each.self_device_time_total for each in events if each.key == name)
 
 
-@pytest.mark.parametrize(
-    "activities", [None, [ProfilerActivity.CPU, ProfilerActivity.PrivateUse1]]
-)
+@pytest.mark.parametrize("activities", [None, [ProfilerActivity.CPU, ProfilerActivity.PrivateUse1]])
 def test_averages_hold_what_the_machine_takes(activities: list[ProfilerActivity] | None) -> None:
     work(1)
     start, end = trn.Event(enable_timing=True), trn.Event(enable_timing=True)

@@ -7,7 +7,7 @@ import torch
 import typing
 import typing_extensions
 from . import distributed
-__all__: list[str] = ['Quiet', 'add_note', 'begin_region', 'can_be_known', 'capacity_bytes', 'current_device', 'default_generator', 'default_stream', 'device_count', 'distributed', 'end_region', 'forget_values', 'install_fault_handler', 'is_known', 'is_pinned_address', 'is_recording', 'live_block_count', 'mark_step', 'memory_snapshot', 'mode', 'out_of_memory_count', 'pop_module', 'pop_optimizer', 'pop_recomputation', 'push_module', 'push_optimizer', 'push_recomputation', 'record_marker', 'record_op', 'release_cached_memory', 'reset_groups', 'set_capacity_bytes', 'set_device_count', 'set_event_clock', 'set_host_clock_warning', 'set_mode', 'set_only_report_out_of_memory', 'set_parameter_count', 'set_region_module', 'set_storage_kind', 'set_world', 'snapshot_recording', 'start_memory_history', 'start_recording', 'stop_memory_history', 'stop_recording', 'stream_priority', 'stream_priority_range', 'values_of', 'work_count']
+__all__: list[str] = ['Quiet', 'add_note', 'begin_region', 'can_be_known', 'capacity_bytes', 'current_device', 'default_generator', 'default_stream', 'device_count', 'distributed', 'end_region', 'forget_values', 'install_fault_handler', 'is_known', 'is_pinned_address', 'is_recording', 'live_block_count', 'mark_step', 'memory_snapshot', 'mode', 'out_of_memory_count', 'pop_module', 'pop_optimizer', 'pop_recomputation', 'push_module', 'push_optimizer', 'push_recomputation', 'record_marker', 'record_op', 'release_cached_memory', 'reset_groups', 'serve_op', 'set_capacity_bytes', 'set_device_count', 'set_event_clock', 'set_host_clock_warning', 'set_mode', 'set_only_report_out_of_memory', 'set_parameter_count', 'set_region_module', 'set_storage_kind', 'set_world', 'snapshot_recording', 'start_memory_history', 'start_recording', 'stop_memory_history', 'stop_recording', 'stream_priority', 'stream_priority_range', 'values_of', 'work_count']
 class Quiet:
     def __enter__(self) -> None:
         ...
@@ -88,6 +88,10 @@ def release_cached_memory() -> None:
 def reset_groups() -> None:
     """
     Forgets every group but the world.
+    """
+def serve_op(name: str, overload: str) -> bool:
+    """
+    Makes an op of another library one record; False when it has a kernel already.
     """
 def set_capacity_bytes(arg0: typing.SupportsInt | typing.SupportsIndex) -> None:
     ...

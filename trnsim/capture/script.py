@@ -29,6 +29,7 @@ from trnsim.capture import frameworks, patches, process_group
 from trnsim.capture.hooks import Hooks, StopCapture
 from trnsim.capture.world import World
 from trnsim.errors import CaptureError
+from trnsim.lower.custom import with_given_costs
 from trnsim.workload import Workload
 
 
@@ -124,7 +125,7 @@ def stop_capture() -> Workload:
         _note_what_was_left_out(capture)
         _torch.set_parameter_count(capture.hooks.parameter_count)
         workload = Workload.from_capsule(_torch.stop_recording())
-    return workload
+    return with_given_costs(workload)
 
 
 def _note_what_was_left_out(capture: _Capture) -> None:

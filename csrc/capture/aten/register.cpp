@@ -15,13 +15,17 @@
 #include <ATen/ops/view_as_complex_native.h>
 #include <ATen/ops/view_as_real_native.h>
 #include <ATen/ops/view_native.h>
+#include <torch/csrc/Exceptions.h>
 #include <torch/library.h>
 
 #include <unordered_map>
 #include <unordered_set>
 
+#include "base/error.h"
 #include "capture/aten/kernel.h"
 #include "capture/aten/native/kernels.h"
+#include "capture/aten/results.h"
+#include "capture/recorder.h"
 
 namespace trnsim::capture {
 namespace {
@@ -31,14 +35,26 @@ using torch::CppFunction;
 // Composites that are one kernel on an accelerator. Every _foreach_ op is, too.
 const std::unordered_set<std::string>& pinned() {
   static const std::unordered_set<std::string> names{
-      "aten::convolution", "aten::convolution_backward", "aten::embedding",
-      "aten::native_layer_norm", "aten::native_group_norm", "aten::native_dropout",
-      "aten::native_dropout_backward", "aten::masked_fill.Scalar", "aten::masked_fill.Tensor",
-      "aten::repeat", "aten::silu_backward", "aten::mish_backward", "aten::_fused_rms_norm",
-      "aten::_fused_rms_norm_backward", "aten::native_channel_shuffle",
+      "aten::convolution",
+      "aten::convolution_backward",
+      "aten::embedding",
+      "aten::native_layer_norm",
+      "aten::native_group_norm",
+      "aten::native_dropout",
+      "aten::native_dropout_backward",
+      "aten::masked_fill.Scalar",
+      "aten::masked_fill.Tensor",
+      "aten::repeat",
+      "aten::silu_backward",
+      "aten::mish_backward",
+      "aten::_fused_rms_norm",
+      "aten::_fused_rms_norm_backward",
+      "aten::native_channel_shuffle",
       "aten::_scaled_dot_product_fused_attention_overrideable",
       "aten::_scaled_dot_product_fused_attention_overrideable_backward",
-      "aten::_grouped_mm", "aten::constant_pad_nd", "aten::_chunk_cat"};
+      "aten::_grouped_mm",
+      "aten::constant_pad_nd",
+      "aten::_chunk_cat"};
   return names;
 }
 
@@ -71,6 +87,20 @@ std::string full_name(const c10::OperatorName& name) {
   return name.overload_name.empty() ? name.name : name.name + "." + name.overload_name;
 }
 
+// What to register for an op that has no kernel of which the mode has need.
+void advise(const c10::OperatorHandle& op) {
+  const std::string name = full_name(op.operator_name());
+  const bool on_cpu = op.hasComputedKernelForDispatchKey(c10::DispatchKey::CPU);
+  const std::string values = "torch.library.register_kernel(\"" + name + "\", \"cpu\", function)";
+  TORCH_CHECK_NOT_IMPLEMENTED(mode() == Mode::phantom || on_cpu, name,
+                              " has no CPU kernel, which compute mode runs: register one with ",
+                              values, ", or use phantom mode");
+  TORCH_CHECK_NOT_IMPLEMENTED(mode() == Mode::compute || on_cpu, name,
+                              " has neither a CPU nor a Meta kernel: register the shapes of its "
+                              "results with torch.library.register_fake(\"",
+                              name, "\", function), or its values with ", values);
+}
+
 // Ops of other libraries (torchvision, custom ops): a kernel is made at the first call.
 void fallback(const c10::OperatorHandle& op, c10::DispatchKeySet keys, torch::jit::Stack* stack) {
   static std::mutex mutex;
@@ -82,7 +112,15 @@ void fallback(const c10::OperatorHandle& op, c10::DispatchKeySet keys, torch::ji
     if (!slot) slot = std::make_unique<AtenKernel>(op);
     kernel = slot.get();
   }
-  (*kernel)(op, keys, stack);
+  try {
+    (*kernel)(op, keys, stack);
+  } catch (const c10::NotImplementedError&) {
+    advise(op);
+    throw;
+  } catch (python_error& error) {
+    if (is_python_not_implemented(error)) advise(op);
+    throw;
+  }
 }
 
 // Registered for the life of the process: the dispatcher outlives static destructors.
@@ -101,6 +139,19 @@ const bool registered = [] {
 }();
 
 }  // namespace
+
+bool serve_op(const std::string& name, const std::string& overload) {
+  const auto op = c10::Dispatcher::singleton().findSchema({name, overload});
+  TRN_CHECK(op.has_value(), capture, "no op '" + name + "'",
+            "define it, with torch.library, before its cost");
+  if (op->hasKernelForDispatchKey(c10::DispatchKey::PrivateUse1)) return false;
+  const size_t colons = name.find("::");
+  auto* const library = new torch::Library(torch::Library::IMPL, name.substr(0, colons),
+                                           c10::DispatchKey::PrivateUse1, __FILE__, __LINE__);
+  const std::string rest = name.substr(colons + 2) + (overload.empty() ? "" : "." + overload);
+  library->impl(rest.c_str(), CppFunction::makeFromBoxedFunction<&fallback>());
+  return true;
+}
 
 TORCH_LIBRARY_IMPL(_, PrivateUse1, m) {
   m.fallback(CppFunction::makeFromBoxedFunction<&fallback>());
@@ -135,10 +186,10 @@ TORCH_LIBRARY_IMPL(aten, PrivateUse1, m) {
 
 // Our copies read tensors with these bits, so nothing needs to be resolved first; the fallbacks
 // would clone, and a clone is a copy again, without end.
-#define TRN_COPY_FALLTHROUGH(key)                                          \
-  TORCH_LIBRARY_IMPL(aten, key, m) {                                       \
-    m.impl("_copy_from", CppFunction::makeFallthrough());                  \
-    m.impl("_copy_from_and_resize", CppFunction::makeFallthrough());       \
+#define TRN_COPY_FALLTHROUGH(key)                                    \
+  TORCH_LIBRARY_IMPL(aten, key, m) {                                 \
+    m.impl("_copy_from", CppFunction::makeFallthrough());            \
+    m.impl("_copy_from_and_resize", CppFunction::makeFallthrough()); \
   }
 TRN_COPY_FALLTHROUGH(Conjugate)
 TRN_COPY_FALLTHROUGH(Negative)
