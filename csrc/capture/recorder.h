@@ -69,7 +69,7 @@ void push_module(const std::string& path);
 void pop_module();
 void push_recomputation();  // inside a checkpointed function that runs again
 void pop_recomputation();
-void push_optimizer();  // inside optimizer.step()
+void push_optimizer();      // inside optimizer.step()
 void pop_optimizer();
 // A compiled region of this thread, until end_region, which also undoes what was pushed inside and
 // is missing its pop, as after an exception. `trains`: autograd will walk it back as one node,

@@ -119,10 +119,10 @@ def test_both_modes_make_one_workload():
 
 
 def test_dynamic_shapes_share_one_region():
-    compiled = lambda model: torch.compile(model, dynamic=True)  # noqa: E731
+    compiled = lambda model: torch.compile(model, dynamic=True)
     lengths = (6, 5, 4)
     expected, _, _ = train(lambda model: model, lengths=lengths)
-    losses, rows, workload = train(compiled, lengths=lengths)
+    losses, _, workload = train(compiled, lengths=lengths)
     assert losses == pytest.approx(expected, rel=1e-5)
     assert len(set(workload.to_columns()["regions"]["description"])) == 2
 

@@ -1,6 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
 # SPDX-FileCopyrightText: The trnsim authors
-"""FlexAttention is one op each way, with values in compute mode and the mask's share of the work."""
+"""FlexAttention is one op each way, with values in compute mode, costed by what its mask leaves."""
 
 from __future__ import annotations
 

@@ -56,13 +56,41 @@ ACCELERATE = """
     print("device", accelerator.device.type, accelerator.num_processes, file=sys.stderr)
 """
 
-SCRIPTS = {"transformers": TRAINER, "accelerate": ACCELERATE}
+LIGHTNING = """
+    import sys, torch
+    import lightning
+    torch.manual_seed(0)
+    class Model(lightning.LightningModule):
+        def __init__(self):
+            super().__init__()
+            self.net = torch.nn.Sequential(
+                torch.nn.Linear(16, 32), torch.nn.ReLU(), torch.nn.Linear(32, 4))
+        def training_step(self, batch, index):
+            loss = torch.nn.functional.cross_entropy(self.net(batch[0]), batch[1])
+            print("loss", loss.item(), file=sys.stderr)
+            return loss
+        def configure_optimizers(self):
+            return torch.optim.Adam(self.parameters(), lr=1e-2)
+    data = torch.utils.data.TensorDataset(torch.randn(2048, 16), torch.randint(0, 4, (2048,)))
+    trainer = lightning.Trainer(
+        max_steps=3, logger=False, enable_checkpointing=False, enable_progress_bar=False,
+        enable_model_summary=False, accelerator="cpu" if "cpu" in sys.argv else "auto",
+        precision="bf16-mixed" if "bf16" in sys.argv else "32-true",
+        num_nodes=4 if "bf16" in sys.argv else 1)  # of 16 chips
+    model = Model()
+    trainer.fit(model, torch.utils.data.DataLoader(data, batch_size=8))
+    device = trainer.strategy.root_device
+    print("device", device.type, trainer.world_size, file=sys.stderr)
+"""
+
+SCRIPTS = {"transformers": TRAINER, "accelerate": ACCELERATE, "lightning": LIGHTNING}
 
 
 @pytest.fixture(params=SCRIPTS)
 def script(request, tmp_path):
     """A folder with the framework's train.py."""
-    pytest.importorskip("accelerate", reason=WHY)
+    if request.param == "transformers":
+        pytest.importorskip("accelerate", reason=WHY)
     pytest.importorskip(request.param, reason=WHY)
     (tmp_path / "train.py").write_text(textwrap.dedent(SCRIPTS[request.param]))
     return tmp_path

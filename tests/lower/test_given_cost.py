@@ -162,7 +162,7 @@ def test_a_cost_that_cannot_be_is_refused(given):
 
 
 def test_an_op_with_shapes_alone_runs_in_phantom_mode_only():
-    x = lambda: torch.zeros(4, 4).to("trn")  # noqa: E731
+    x = lambda: torch.zeros(4, 4).to("trn")
     assert run(lambda: torch.ops.costs.device_only(x())).signature_count > 0
     with pytest.raises(NotImplementedError, match="costs::device_only has no CPU kernel"):
         run(lambda: torch.ops.costs.device_only(x()), "compute")

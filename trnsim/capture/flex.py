@@ -100,14 +100,14 @@ class _DevicesAreHost(TorchFunctionMode):
 
     def __torch_function__(self, function: Any, types: Any, args: Any = (), kwargs: Any = None):
         name, host = torch._C._get_privateuse1_backend_name(), torch.device("cpu")
-        ours = lambda each: isinstance(each, torch.device) and each.type == name  # noqa: E731
+        ours = lambda each: isinstance(each, torch.device) and each.type == name
         args, kwargs = tree_map(lambda each: host if ours(each) else each, (args, kwargs or {}))
         return function(*args, **kwargs)
 
 
 def _on_host(values: Any) -> Any:
     name = torch._C._get_privateuse1_backend_name()
-    here = lambda each: _is_tensor(each) and each.device.type == name  # noqa: E731
+    here = lambda each: _is_tensor(each) and each.device.type == name
     return tree_map(lambda each: _torch.values_of(each) if here(each) else each, values)
 
 

@@ -2,8 +2,9 @@
 # SPDX-FileCopyrightText: The trnsim authors
 """Every library function that is replaced at run time, with the reason; nothing else is.
 
-Each replacement keeps the function's signature and calls the original. ``always`` ones are made
-when the device is loaded and stay; all others are in force during a capture and are undone after.
+Each replacement keeps the function's signature and calls the original. Those of ALWAYS are made
+when the device is loaded, those of AFTER_IMPORT when their library is, and both stay; all others
+are in force during a capture and are undone after.
 """
 
 from __future__ import annotations
@@ -13,7 +14,16 @@ import importlib
 from collections.abc import Callable, Iterator
 from typing import Any, NamedTuple
 
-from trnsim.capture import compile, flex, frameworks, imports, launch, process_group, profiler
+from trnsim.capture import (
+    compile,
+    flex,
+    frameworks,
+    imports,
+    launch,
+    lightning,
+    process_group,
+    profiler,
+)
 from trnsim.capture.hooks import Hooks, recorded_frame, recorded_reentrant
 
 
@@ -73,6 +83,8 @@ ALWAYS = (
 )
 
 
+_LIGHTNING = "it chooses among accelerators that it knows, and not among those that register"
+
 # Made once their module is imported, and kept; nothing is imported for them.
 AFTER_IMPORT = (
     Patch(
@@ -87,6 +99,31 @@ AFTER_IMPORT = (
         frameworks.prepare_backend,
         "it chooses among listed vendors, and else goes without a process group",
         "accelerate 1.15",
+    ),
+    *(
+        Patch(
+            f"{package}.trainer.connectors.accelerator_connector",
+            f"_AcceleratorConnector.{name}",
+            replacement,
+            _LIGHTNING,
+            "lightning 2.6",
+        )
+        for package in lightning.PACKAGES
+        for name, replacement in (
+            ("_choose_auto_accelerator", lightning.choose_accelerator),
+            ("_choose_gpu_accelerator_backend", lightning.choose_accelerator),
+            ("_choose_strategy", lightning.choose_strategy),
+        )
+    ),
+    *(
+        Patch(
+            f"{package}.strategies.ddp",
+            "DDPStrategy.determine_ddp_device_ids",
+            lightning.ddp_device_ids,
+            "with device ids it wraps the model on a stream of CUDA",
+            "lightning 2.6",
+        )
+        for package in lightning.PACKAGES
     ),
     *(
         Patch(
@@ -184,16 +221,18 @@ def install_always() -> None:
     for patch in AFTER_IMPORT:
         imports.after_import(patch.module, lambda _, patch=patch: _install_once(patch))
     imports.after_import("torch._higher_order_ops.flex_attention", flex.serve)
+    for package in lightning.PACKAGES:
+        imports.after_import(f"{package}.accelerators", lightning.serve)
 
 
 def _install_once(patch: Patch) -> None:
     owner, name = _owner(patch)
     if name not in vars(owner):
         return  # another version, which asks otherwise
-    if not hasattr(vars(owner)[name], "_trnsim_original"):
-        original = vars(owner)[name]
+    if not hasattr(getattr(owner, name), "_trnsim_original"):
+        original = getattr(owner, name)
         install(patch)
-        vars(owner)[name]._trnsim_original = original
+        getattr(owner, name)._trnsim_original = original
 
 
 @contextlib.contextmanager

@@ -35,26 +35,14 @@ using torch::CppFunction;
 // Composites that are one kernel on an accelerator. Every _foreach_ op is, too.
 const std::unordered_set<std::string>& pinned() {
   static const std::unordered_set<std::string> names{
-      "aten::convolution",
-      "aten::convolution_backward",
-      "aten::embedding",
-      "aten::native_layer_norm",
-      "aten::native_group_norm",
-      "aten::native_dropout",
-      "aten::native_dropout_backward",
-      "aten::masked_fill.Scalar",
-      "aten::masked_fill.Tensor",
-      "aten::repeat",
-      "aten::silu_backward",
-      "aten::mish_backward",
-      "aten::_fused_rms_norm",
-      "aten::_fused_rms_norm_backward",
-      "aten::native_channel_shuffle",
+      "aten::convolution", "aten::convolution_backward", "aten::embedding",
+      "aten::native_layer_norm", "aten::native_group_norm", "aten::native_dropout",
+      "aten::native_dropout_backward", "aten::masked_fill.Scalar", "aten::masked_fill.Tensor",
+      "aten::repeat", "aten::silu_backward", "aten::mish_backward", "aten::_fused_rms_norm",
+      "aten::_fused_rms_norm_backward", "aten::native_channel_shuffle",
       "aten::_scaled_dot_product_fused_attention_overrideable",
       "aten::_scaled_dot_product_fused_attention_overrideable_backward",
-      "aten::_grouped_mm",
-      "aten::constant_pad_nd",
-      "aten::_chunk_cat"};
+      "aten::_grouped_mm", "aten::constant_pad_nd", "aten::_chunk_cat"};
   return names;
 }
 
@@ -186,10 +174,10 @@ TORCH_LIBRARY_IMPL(aten, PrivateUse1, m) {
 
 // Our copies read tensors with these bits, so nothing needs to be resolved first; the fallbacks
 // would clone, and a clone is a copy again, without end.
-#define TRN_COPY_FALLTHROUGH(key)                                    \
-  TORCH_LIBRARY_IMPL(aten, key, m) {                                 \
-    m.impl("_copy_from", CppFunction::makeFallthrough());            \
-    m.impl("_copy_from_and_resize", CppFunction::makeFallthrough()); \
+#define TRN_COPY_FALLTHROUGH(key)                                          \
+  TORCH_LIBRARY_IMPL(aten, key, m) {                                       \
+    m.impl("_copy_from", CppFunction::makeFallthrough());                  \
+    m.impl("_copy_from_and_resize", CppFunction::makeFallthrough());       \
   }
 TRN_COPY_FALLTHROUGH(Conjugate)
 TRN_COPY_FALLTHROUGH(Negative)

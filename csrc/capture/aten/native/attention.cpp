@@ -13,14 +13,14 @@
 #include <ATen/native/DispatchStub.h>
 #include <ATen/native/transformers/attention.h>
 #include <ATen/ops/empty.h>
-#include <ATen/ops/empty_like.h>
 #include <ATen/ops/full.h>
 #include <ATen/ops/logsumexp.h>
 #include <ATen/ops/matmul.h>
 #include <ATen/ops/ones.h>
 #include <ATen/ops/scalar_tensor.h>
-#include <ATen/ops/sum.h>
 #include <ATen/ops/where.h>
+#include <ATen/ops/empty_like.h>
+#include <ATen/ops/sum.h>
 #include <ATen/ops/zeros_like.h>
 
 #include <cmath>
@@ -97,9 +97,9 @@ at::Tensor optional_tensor(const c10::IValue& value) {
 
 void attention_forward(torch::jit::Stack& stack) {
   const auto query = stack[0].toTensor();
-  const Problem problem =
-      make_problem(query, stack[1].toTensor(), stack[2].toTensor(), optional_tensor(stack[3]),
-                   stack[4].toDouble(), stack[5].toBool(), stack[7].toOptional<double>());
+  const Problem problem = make_problem(
+      query, stack[1].toTensor(), stack[2].toTensor(), optional_tensor(stack[3]),
+      stack[4].toDouble(), stack[5].toBool(), stack[7].toOptional<double>());
   const int64_t max_query = query.size(-2), max_key = stack[1].toTensor().size(-2);
   const at::Tensor scores = scores_of(problem);
   const at::Tensor logsumexp = at::logsumexp(scores, {-1});
@@ -142,8 +142,9 @@ void attention_backward(torch::jit::Stack& stack) {
                                        stack[13].toBool(), stack[16].toOptional<double>());
   if (query.dim() == 3) logsumexp = logsumexp.squeeze(0);
   const at::Tensor scores = scores_of(problem);
-  const at::Tensor weights = probabilities_of(
-      scores, scores.scalar_type() == at::kDouble ? at::logsumexp(scores, {-1}) : logsumexp);
+  const at::Tensor weights =
+      probabilities_of(scores, scores.scalar_type() == at::kDouble ? at::logsumexp(scores, {-1})
+                                                                   : logsumexp);
   at::Tensor dropped = weights;
   at::Tensor grad_weights = at::matmul(grad_out, problem.value.transpose(-2, -1));
   if (problem.dropout > 0) {
