@@ -7,7 +7,8 @@
     print(sim.projection)
 
 `trnsim.project(workload, machine)` projects a recorded Workload again, `trnsim.load(path)` reads
-one from a run file, `trnsim.collective("all_reduce", "trn2", ranks=16)` simulates one collective.
+one from a run file, `trnsim.collective("all_reduce", "trn2", ranks=16)` simulates one collective,
+`trnsim.cost("mylib::op")` registers what an op of your own costs.
 `import trnsim` alone imports nothing heavy: each name is resolved when used.
 """
 
@@ -26,6 +27,7 @@ _LAZY = {
     "Workload": ("trnsim.workload", "Workload"),
     "collective": ("trnsim.project.collective", "collective"),
     "capture": ("trnsim.capture", None),
+    "cost": ("trnsim.lower.custom", "cost"),
     "errors": ("trnsim.errors", None),
     "load": ("trnsim.workload", "load"),
     "machine": ("trnsim.machine", None),

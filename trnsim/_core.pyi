@@ -191,6 +191,8 @@ class Workload:
         ...
     def __len__(self) -> int:
         ...
+    def add_scalars(self, index: typing.SupportsInt | typing.SupportsIndex, scalars: collections.abc.Sequence[tuple[str, typing.SupportsInt | typing.SupportsIndex | typing.SupportsFloat | typing.SupportsIndex | bool | str | collections.abc.Sequence[typing.SupportsInt | typing.SupportsIndex] | collections.abc.Sequence[typing.SupportsFloat | typing.SupportsIndex]]]) -> None:
+        ...
     def check(self) -> None:
         """
         Raises WorkloadError where a table does not fit another.
@@ -215,6 +217,10 @@ class Workload:
         ...
     def replay_allocations(self) -> MemoryPeak:
         ...
+    def signature_parts(self, index: typing.SupportsInt | typing.SupportsIndex) -> dict:
+        """
+        op, inputs and outputs as (name, index, dtype, sizes, strides), scalars by name.
+        """
     def to_columns(self) -> dict:
         ...
     @property

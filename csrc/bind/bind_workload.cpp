@@ -40,6 +40,36 @@ py::array_t<uint8_t> outside(const Workload& workload, const Step& step) {
   return py::array_t<uint8_t>(py::ssize_t(flags.size()), flags.data());
 }
 
+py::list slots_of(const std::vector<TensorSlot>& slots) {
+  py::list out;
+  for (const TensorSlot& slot : slots) {
+    out.append(py::make_tuple(slot.argument, slot.index, dtype_name(slot.meta.dtype),
+                              slot.meta.sizes, slot.meta.strides));
+  }
+  return out;
+}
+
+// What a cost that a script gives is computed from.
+py::dict signature_parts(const Workload& workload, size_t index) {
+  TRN_CHECK(index < workload.signatures.size(), workload, "no signature of that index");
+  const Signature& signature = workload.signatures[index];
+  py::dict out, scalars;
+  for (const Scalar& scalar : signature.scalars) scalars[scalar.name.c_str()] = scalar.value;
+  out["op"] = signature.op;
+  out["inputs"] = slots_of(signature.inputs);
+  out["outputs"] = slots_of(signature.outputs);
+  out["scalars"] = scalars;
+  return out;
+}
+
+void add_scalars(Workload& workload, size_t index,
+                 const std::vector<std::pair<std::string, ScalarValue>>& scalars) {
+  TRN_CHECK(index < workload.signatures.size(), workload, "no signature of that index");
+  for (const auto& [name, value] : scalars) {
+    workload.signatures[index].scalars.push_back({name, value});
+  }
+}
+
 py::dict by_kind(const MemoryPeak& peak) {
   py::dict out;
   for (int i = 0; i < kStorageKindCount; ++i)
@@ -76,6 +106,9 @@ void bind_workload(py::module_& module) {
       .def_static("from_capsule", from_capsule, py::arg("capsule"))
       .def("check", check_workload, "Raises WorkloadError where a table does not fit another.")
       .def("classify_storages", classify_storages)
+      .def("signature_parts", signature_parts, py::arg("index"),
+           "op, inputs and outputs as (name, index, dtype, sizes, strides), scalars by name.")
+      .def("add_scalars", add_scalars, py::arg("index"), py::arg("scalars"))
       .def("__len__", [](const Workload& w) { return w.records.size(); })
       .def_property_readonly("hash", [](const Workload& w) { return hex16(hash_workload(w)); })
       .def("compare", compare_workloads, py::arg("other"), py::arg("limit") = 20,

@@ -15,6 +15,7 @@ PYBIND11_MODULE(_torch, module) {
   trnsim::capture::register_kernels();
   module.def("serve_ops", &trnsim::capture::serve_ops, pybind11::arg("names"));
   trnsim::capture::bind_capture(module);
+  trnsim::capture::bind_ops(module);
   trnsim::capture::distributed::bind_distributed(module);
   trnsim::capture::runtime::bind_runtime(module);
 }

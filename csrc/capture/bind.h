@@ -7,5 +7,6 @@
 namespace trnsim::capture {
 
 void bind_capture(pybind11::module_& module);
+void bind_ops(pybind11::module_& module);
 
 }  // namespace trnsim::capture

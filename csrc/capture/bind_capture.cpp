@@ -66,6 +66,7 @@ void bind_recording(py::module_& m) {
   m.def("pop_optimizer", &pop_optimizer);
   m.def("begin_region", &begin_region);
   m.def("end_region", &end_region);
+  m.def("set_region_module", &set_region_module);
   m.def("record_marker",
         [](const std::string& kind, int64_t value) { record_marker(marker_kind(kind), value); });
   m.def("set_storage_kind", [](const at::Tensor& tensor, const std::string& kind) {

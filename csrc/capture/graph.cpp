@@ -26,7 +26,7 @@ GraphMark present() {
 }  // namespace
 
 GraphMark begin_graph() {
-  begin_region(workload::kCapturedGraph);
+  begin_region(workload::kCapturedGraph, false);
   return present();
 }
 

@@ -35,6 +35,14 @@ std::atomic<bool> recording_now{false};
 // A thread's sequence numbers start at 0, so an ordinal of the thread goes into the upper bits.
 constexpr int kThreadShift = 40;
 
+struct Region {
+  int32_t recording = -1, id = -1;
+  bool trains = false;
+  std::string below;  // path of the module below the region's
+  size_t paths = 0;   // outside, to come back to
+  int recomputation = 0;
+};
+
 struct ThreadState {
   int quiet = 0;
   int recomputation = 0;
@@ -42,6 +50,7 @@ struct ThreadState {
   std::vector<int32_t> modules;  // ids of the present recording
   int32_t recording = -1;        // that `modules` belongs to
   std::vector<std::string> paths;
+  std::vector<Region> regions;
 };
 thread_local ThreadState thread;
 
@@ -59,7 +68,6 @@ struct Recorder {
   };
   std::vector<Thread> threads;
   std::unordered_map<uint64_t, size_t> thread_ordinals;
-  int32_t region = -1;
 
   // Process-wide, never reset.
   Workload signatures;  // holds only the interned signatures
@@ -119,11 +127,26 @@ struct Recorder {
     return thread.modules.back();
   }
 
-  // Fills phase, module, sequence number and grad mode from the state of this thread.
+  // The innermost region of this thread that belongs to this recording.
+  const Region* current_region() const {
+    if (thread.regions.empty() || thread.regions.back().recording != recording) return nullptr;
+    return &thread.regions.back();
+  }
+
+  // Fills phase, module, region, sequence number and grad mode from the state of this thread.
   void place(Record& record, bool makes_node) {
+    const Region* const region = current_region();
+    place_by_autograd(record, makes_node, region != nullptr && region->trains);
+    if (region == nullptr) return;
+    record.region = region->id;
+    if (region->below.empty()) return;
+    const std::string& above = workload.modules[size_t(record.module)];
+    record.module = module_id(above.empty() ? region->below : above + "." + region->below);
+  }
+
+  void place_by_autograd(Record& record, bool makes_node, bool trains) {
     record.stream = current_stream_index(current_device());
-    record.region = region;
-    record.no_grad = at::GradMode::is_enabled() ? 0 : 1;
+    record.no_grad = at::GradMode::is_enabled() || trains ? 0 : 1;
     record.module = current_module();
     const auto node = torch::autograd::get_current_node();
     if (thread.optimizer > 0) {
@@ -140,7 +163,7 @@ struct Recorder {
     } else if (!record.no_grad || !thread.paths.empty()) {
       record.phase = Phase::forward;
     }
-    if (makes_node) place_node(record);
+    if (makes_node || trains) place_node(record);
   }
 
   void place_backward(Record& record, const torch::autograd::Node& node) {
@@ -246,7 +269,6 @@ void start_recording() {
     all.thread_ordinals.clear();
     // This thread is number 0.
     all.ordinal(at::RecordFunction::currentThreadId(), int64_t(at::sequence_number::peek()));
-    all.region = -1;
   }
   for_each_live_block([&](Block& block) { all.add_storage(block); });
   recording_now.store(true);
@@ -464,18 +486,32 @@ void edit_recording(const std::function<void(Workload& workload, int32_t recordi
   edit(recorder().workload, recorder().recording);
 }
 
-int32_t begin_region(const std::string& description) {
-  if (!is_recording()) return -1;
-  Recorder& all = recorder();
-  const std::lock_guard lock(all.mutex);
-  all.region = int32_t(all.workload.regions.size());
-  all.workload.regions.push_back(description);
-  return all.region;
+void begin_region(const std::string& description, bool trains) {
+  Region region;
+  region.trains = trains;
+  region.paths = thread.paths.size();
+  region.recomputation = thread.recomputation;
+  if (is_recording()) {
+    Recorder& all = recorder();
+    const std::lock_guard lock(all.mutex);
+    region.recording = all.recording;
+    region.id = int32_t(all.workload.regions.size());
+    all.workload.regions.push_back(description);
+  }
+  thread.regions.push_back(std::move(region));
 }
 
 void end_region() {
-  const std::lock_guard lock(recorder().mutex);
-  recorder().region = -1;
+  TRN_ASSERT(!thread.regions.empty(), "end_region without begin_region");
+  const Region region = std::move(thread.regions.back());
+  thread.regions.pop_back();
+  while (thread.paths.size() > region.paths) pop_module();
+  thread.recomputation = region.recomputation;
+}
+
+void set_region_module(const std::string& path_below) {
+  TRN_ASSERT(!thread.regions.empty(), "set_region_module outside of a region");
+  thread.regions.back().below = path_below;
 }
 
 void set_world(int64_t rank, int64_t world_size, int64_t ranks_per_server) {
@@ -527,60 +563,6 @@ void add_note(const std::string& note) {
     if (known == note) return;
   }
   all.workload.notes.push_back(note);
-}
-
-workload::DType dtype_of(c10::ScalarType type) {
-  using workload::DType;
-  switch (type) {
-    case c10::ScalarType::Bool:
-      return DType::bool_;
-    case c10::ScalarType::Byte:
-      return DType::uint8;
-    case c10::ScalarType::Char:
-      return DType::int8;
-    case c10::ScalarType::Short:
-      return DType::int16;
-    case c10::ScalarType::Int:
-      return DType::int32;
-    case c10::ScalarType::Long:
-      return DType::int64;
-    case c10::ScalarType::Half:
-      return DType::float16;
-    case c10::ScalarType::BFloat16:
-      return DType::bfloat16;
-    case c10::ScalarType::Float:
-      return DType::float32;
-    case c10::ScalarType::Double:
-      return DType::float64;
-    case c10::ScalarType::ComplexHalf:
-      return DType::complex32;
-    case c10::ScalarType::ComplexFloat:
-      return DType::complex64;
-    case c10::ScalarType::ComplexDouble:
-      return DType::complex128;
-    case c10::ScalarType::Float8_e4m3fn:
-      return DType::float8_e4m3fn;
-    case c10::ScalarType::Float8_e5m2:
-      return DType::float8_e5m2;
-    case c10::ScalarType::UInt16:
-      return DType::uint16;
-    case c10::ScalarType::UInt32:
-      return DType::uint32;
-    case c10::ScalarType::UInt64:
-      return DType::uint64;
-    default:
-      return DType::other;
-  }
-}
-
-workload::TensorMeta tensor_meta(const at::Tensor& tensor) {
-  workload::TensorMeta meta;
-  meta.dtype = dtype_of(tensor.scalar_type());
-  if (tensor.layout() != c10::kStrided) return meta;
-  meta.offset = tensor.storage_offset();
-  meta.sizes = tensor.sizes().vec();
-  meta.strides = tensor.strides().vec();
-  return meta;
 }
 
 }  // namespace trnsim::capture

@@ -74,8 +74,14 @@ void push_recomputation();  // inside a checkpointed function that runs again
 void pop_recomputation();
 void push_optimizer();      // inside optimizer.step()
 void pop_optimizer();
-int32_t begin_region(const std::string& description);
+// A compiled region of this thread, until end_region, which also undoes what was pushed inside and
+// is missing its pop, as after an exception. `trains`: autograd will walk it back as one node,
+// whose forward runs without grad mode.
+void begin_region(const std::string& description, bool trains);
 void end_region();
+// Inside a region: the module that its ops belong to, by its path below the region's own module;
+// in a backward region, below the module of its forward. Empty: the region's own.
+void set_region_module(const std::string& path_below);
 
 // Runs `edit` on what has been recorded so far, with the number of the recording that blocks hold.
 void edit_recording(
@@ -85,10 +91,10 @@ void edit_recording(
 void set_world(int64_t rank, int64_t world_size, int64_t ranks_per_server);
 int32_t add_group(const std::string& name, const workload::RankPattern& ranks);
 void name_group(int32_t group, const std::string& name);
-void reset_groups();  // forgets every group but the world: no process group is alive
+void reset_groups();   // forgets every group but the world: no process group is alive
 int64_t work_count();  // ops and calls recorded so far
 void set_parameter_count(int64_t count);  // elements of the parameters that optimizers hold
-void add_note(const std::string& note);  // something that capture had to guess
+void add_note(const std::string& note);   // something that capture had to guess
 
 workload::DType dtype_of(c10::ScalarType type);
 workload::TensorMeta tensor_meta(const at::Tensor& tensor);

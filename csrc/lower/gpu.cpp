@@ -55,6 +55,9 @@ GpuKernel gpu_kernel(const Cost& cost, int64_t bytes, const Target& target) {
   int64_t compute_ps = 0;
   const Rational rate = gemm_rate(cost.dtype, target);
   for (const GemmShape& shape : cost.gemms) compute_ps += gemm_ps(shape, rate, gpu);
+  if (cost.gemms.empty() && !cost.attention) {  // a cost that the script gives
+    compute_ps += duration_ps(cost.executed_flops, rate);
+  }
   if (cost.attention) compute_ps += attention_ps(*cost.attention, cost, gpu);
   const int64_t memory_ps = std::max(duration_ps(bytes, target.hbm_Bps), cost.least_dma_ps);
   const int64_t link_ps = cost.host_link_ps;

@@ -144,7 +144,7 @@ class GroupCoster {
   }
 
   bool is_written(const Value& value) const {
-    if (value.must_write || !plan_.fused) return true;
+    if (value.must_write || !plan_.units[size_t(unit_)].fused) return true;
     return std::any_of(value.readers.begin(), value.readers.end(), [&](int32_t reader) {
       return !stays_on_chip(plan_, value, reader, target_);
     });

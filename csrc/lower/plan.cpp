@@ -30,7 +30,6 @@ class Planner {
       add(index, workload_.records[size_t(index)]);
     }
     mark_survivors(step);
-    plan_.fused = options_.fuse;
     return std::move(plan_);
   }
 
@@ -110,6 +109,8 @@ class Planner {
     unit.phase = record.phase;
     unit.stream = record.stream;
     unit.graph = graph_;
+    unit.region = record.region;
+    unit.fused = options_.fuse || (options_.fuse_regions && record.region >= 0);
     for (const auto& [queue, fence] : fences_[record.stream]) unit.fences.push_back(fence);
     plan_.units.push_back(std::move(unit));
     return int32_t(plan_.units.size()) - 1;
@@ -185,15 +186,15 @@ class Planner {
   }
 
   bool can_join(int32_t latest, const Record& record, const Cost& cost) {
-    if (!options_.fuse || latest < first_of_graph_ || latest < fenced_at_[record.stream]) {
-      return false;
-    }
+    if (latest < first_of_graph_ || latest < fenced_at_[record.stream]) return false;
     if (cost.fusion != Fusion::pointwise && cost.fusion != Fusion::rows) return false;
     const Unit& unit = plan_.units[size_t(latest)];
     if (unit.kind != UnitKind::ops || !unit.open || unit.phase != record.phase ||
         unit.stream != record.stream) {
       return false;
     }
+    if (!unit.fused || unit.region != record.region) return false;
+    if (unit.has_anchor && options_.anchors_alone) return false;
     const bool same =
         cost.elements == unit.elements &&
         (cost.row_length == unit.row_length || !(unit.has_rows || cost.fusion == Fusion::rows));

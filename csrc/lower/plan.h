@@ -44,7 +44,9 @@ struct Unit {
   std::vector<int32_t> fences;  // units to wait for beside data: waits and events
   std::vector<int32_t> reads;   // values that a call or host_wait reads
   workload::Phase phase = workload::Phase::other;
-  int32_t graph = 0;  // graphs are launched one by one
+  bool fused = false;   // what only this unit reads is not written
+  int32_t region = -1;  // compiled region
+  int32_t graph = 0;    // graphs are launched one by one
   int32_t stream = 0;
   int32_t call = -1;           // in Workload::calls
   int64_t record = 0;          // the first one
@@ -55,14 +57,15 @@ struct Unit {
 };
 
 struct Plan {
-  bool fused = true;  // else every result is written
   std::vector<Unit> units;
   std::vector<Value> values;
 };
 
 struct PlanOptions {
-  bool fuse = true;           // else every op is a unit
-  bool graph_per_op = false;  // else a graph ends at host reads, optimizers and mode changes
+  bool fuse = true;            // else every op is a unit
+  bool fuse_regions = false;   // all the same where a compiler saw it: in compiled regions
+  bool anchors_alone = false;  // products take no epilogue: they are a library's kernels
+  bool graph_per_op = false;   // else a graph ends at host reads, optimizers and mode changes
   int64_t sbuf_partition_bytes = 0;
   int64_t collective_streams = 0;  // 0 = one a group
 };

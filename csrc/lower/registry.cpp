@@ -123,8 +123,11 @@ void check_count(const workload::Signature& signature, const char* of, int128 co
 
 Cost cost_of(const workload::Signature& signature, const Target& target) {
   check_elements(signature);
-  const Rule* rule = registry().find(signature.op);
-  const Cost cost = rule ? rule->cost(signature, target) : rules::fallback_cost(signature, target);
+  const bool is_given = rules::has_given_cost(signature);
+  const Rule* rule = is_given ? nullptr : registry().find(signature.op);
+  const Cost cost = is_given ? rules::given_cost(signature, target)
+                    : rule   ? rule->cost(signature, target)
+                             : rules::fallback_cost(signature, target);
   check_cost(signature, cost);
   return cost;
 }

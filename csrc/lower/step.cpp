@@ -2,6 +2,7 @@
 // SPDX-FileCopyrightText: The trnsim authors
 //
 #include <algorithm>
+#include <limits>
 #include <map>
 #include <set>
 
@@ -165,9 +166,10 @@ void add_guesses(Program& program, const Plan& plan, const workload::Workload& w
          "the library counts logical cores as ranks; switch points between algorithms are fitted"});
   }
   add_dtype_guesses(program, plan, target);
-  std::set<std::string> unknown;
-  bool copies_host = false, is_uneven = false, shifts = false;
+  std::set<std::string> unknown, given;
+  bool copies_host = false, is_uneven = false, shifts = false, fuses_regions = false;
   for (const Unit& unit : plan.units) {
+    fuses_regions |= unit.fused && !target.is_neuron();
     if (unit.kind == UnitKind::call) {
       const workload::Call& call = workload.calls[size_t(unit.call)];
       const bool is_shift = shift_of(call.splits, own_index(workload, call)) >= 0;
@@ -180,6 +182,7 @@ void add_guesses(Program& program, const Plan& plan, const workload::Workload& w
       if (member.cost->rule_class == RuleClass::fallback) {
         unknown.insert(op);
       }
+      if (member.cost->rule == "given") given.insert(op);
     }
   }
   if (shifts) {
@@ -192,10 +195,18 @@ void add_guesses(Program& program, const Plan& plan, const workload::Workload& w
                                "what the others send is not recorded: each sends every member what "
                                "the captured rank sends it"});
   }
+  if (fuses_regions) {
+    program.guesses.push_back({"fusion in compiled regions", "greedy inside a phase",
+                               "pointwise ops and ops on rows join what they read; products, "
+                               "convolutions and attention are kernels of their own; moves bytes"});
+  }
   if (copies_host) {
     program.guesses.push_back({"copies between host and device", "at the chip's share of the link",
                                "chips of a server never wait for each other there; host memory "
                                "that is not pinned would be slower"});
+  }
+  for (const std::string& op : given) {
+    program.guesses.push_back({"cost given by the script", op, "as trnsim.cost says"});
   }
   for (const std::string& op : unknown) {
     program.guesses.push_back({"op without a cost rule", op, "costed by its bytes"});
@@ -218,7 +229,11 @@ Program lower_step(const workload::Workload& workload, const workload::Step& ste
   PlanOptions plan_options;
   plan_options.fuse = level == Level::fused;
   plan_options.graph_per_op = level == Level::eager_graphs;
-  plan_options.sbuf_partition_bytes = machine.chip.neuron.sbuf_partition_bytes;
+  // A row that a GPU's kernel does not hold is read again from its cache, not from the HBM.
+  plan_options.sbuf_partition_bytes = target.is_neuron() ? machine.chip.neuron.sbuf_partition_bytes
+                                                         : std::numeric_limits<int64_t>::max();
+  plan_options.fuse_regions = level == Level::eager_kernels && options.stack.empty();
+  plan_options.anchors_alone = level == Level::eager_kernels;
   plan_options.collective_streams = collective_streams;
   const Plan plan =
       plan_step(workload, step, workload::outside_step(workload, step), costs, plan_options);

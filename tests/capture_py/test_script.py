@@ -188,24 +188,6 @@ def test_collectives_alone_are_work_of_the_device(script):
     assert run_script(path, world=World(0, 16)).exit_code == 0
 
 
-def test_a_compiled_model_runs_as_it_is_and_that_is_noted(script):
-    path = script(
-        """
-        model = torch.compile(model)
-
-        @torch.compile(mode="reduce-overhead", fullgraph=True)
-        def twice(x):
-            return 2 * x
-
-        twice(step()).item()
-        """
-    )
-    result = run_script(path)
-    assert result.exit_code == 0
-    assert [note for note in result.workload.notes if note.startswith("torch.compile")]
-    assert len(result.workload.notes) == 1
-
-
 def test_a_script_that_waits_for_an_unknown_value_is_told(script, capfd):
     path = script(
         """

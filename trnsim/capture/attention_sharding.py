@@ -17,7 +17,7 @@ from typing import Any
 import torch
 
 from trnsim import _torch
-from trnsim.capture.after_import import after_import
+from trnsim.capture.imports import after_import
 
 _CONTEXT = "torch.distributed.tensor.experimental._context_parallel"
 _BATCH, _HEADS, _SEQUENCE = 0, 1, 2
@@ -25,8 +25,8 @@ _BATCH, _HEADS, _SEQUENCE = 0, 1, 2
 
 def install() -> None:
     """Tells torch as soon as it has loaded what is to be told; once."""
-    after_import("torch.distributed.tensor._ops", _tell_dtensor)
-    after_import(f"{_CONTEXT}._attention", _tell_context_parallel)
+    after_import("torch.distributed.tensor._ops", lambda _: _tell_dtensor())
+    after_import(f"{_CONTEXT}._attention", lambda _: _tell_context_parallel())
 
 
 def _forward() -> Any:

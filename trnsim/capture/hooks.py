@@ -9,20 +9,22 @@ only while a recording runs. Each module call costs about a microsecond.
 
 from __future__ import annotations
 
+import contextlib
 import functools
 import sys
 import threading
 import weakref
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Iterator
 from typing import Any
 
 import torch
 from torch import nn
+from torch.compiler import is_dynamo_compiling
 from torch.nn import Module
 from torch.utils.weak import WeakIdKeyDictionary
 
 from trnsim import _torch
-from trnsim.capture import sharded
+from trnsim.capture import compile, sharded
 
 _graph_task = torch._C._current_graph_task_id
 
@@ -40,7 +42,7 @@ class _PerThread(threading.local):
 
 
 # Parts of a path that FSDP1 and activation checkpointing put into it.
-_WRAPPERS = {"_fsdp_wrapped_module", "_checkpoint_wrapped_module"}
+_WRAPPERS = {"_fsdp_wrapped_module", "_checkpoint_wrapped_module", "_orig_mod"}
 
 
 class ModulePaths:
@@ -60,6 +62,8 @@ class ModulePaths:
         entry = self._paths.get(id(module))
         if entry is not None and entry[0]() is module:
             return entry[1]
+        if callers and isinstance(module, torch.fx.GraphModule):
+            return callers[-1]  # a piece of a compiled graph
         if callers:
             name = type(module).__name__
             path = f"{callers[-1]}.{name}" if callers[-1] else name
@@ -153,6 +157,7 @@ class Hooks:
         self._has_sequences: weakref.WeakKeyDictionary[Module, bool] = weakref.WeakKeyDictionary()
         self._thread = _PerThread()
         self._optimizer_ids: weakref.WeakKeyDictionary[Any, int] = weakref.WeakKeyDictionary()
+        self._optimizer_of = WeakIdKeyDictionary()  # of parameters
         self._optimizer_count = 0
         self._with_state: weakref.WeakSet[Any] = weakref.WeakSet()
         self._stepped = False
@@ -168,6 +173,8 @@ class Hooks:
 
         @functools.wraps(original)
         def __call__(module: Module, *args: Any, **kwargs: Any) -> Any:
+            if is_dynamo_compiling():  # its graph knows the modules of its nodes by itself
+                return original(module, *args, **kwargs)
             paths = thread.paths
             is_outermost = not paths
             path = path_of(module, paths)
@@ -205,7 +212,7 @@ class Hooks:
         if torch.is_grad_enabled() and module.training and _has_parameters(module):
             self._begin_forward(module, _first_input(tensors))
 
-    def _begin_forward(self, module: Module, first: torch.Tensor | None) -> None:
+    def _begin_forward(self, module: Module | None, first: torch.Tensor | None) -> None:
         if self._stepped:
             self._stepped = False
             self._steps += 1
@@ -249,6 +256,11 @@ class Hooks:
             self._known_parameters[parameter] = None
             self.parameter_count += self._whole_counts.get(id(parameter), parameter.numel())
 
+    def compiled_forward(self) -> None:
+        """A compiled region begins that autograd will walk back: perhaps outside of any module."""
+        if not self._thread.paths:
+            self._begin_forward(None, None)
+
     # --- optimizers -----------------------------------------------------------------------------
 
     def install(self) -> None:
@@ -258,12 +270,14 @@ class Hooks:
             register_optimizer_step_pre_hook,
         )
 
+        compile.capture = self
         self._handles = [
             register_optimizer_step_pre_hook(self._before_step),
             register_optimizer_step_post_hook(self._after_step),
         ]
 
     def remove(self) -> None:
+        compile.capture = None
         for handle in self._handles:
             handle.remove()
         self._handles = []
@@ -277,7 +291,36 @@ class Hooks:
             self._add_parameters(optimizer)
         return self._optimizer_ids[optimizer]
 
+    def recorded_group(self, original: Callable[..., None]) -> Callable[..., None]:
+        """Replaces ``Optimizer.add_param_group``: whose parameters a compiled step changes."""
+
+        @functools.wraps(original)
+        def add_param_group(optimizer: Any, *args: Any, **kwargs: Any) -> None:
+            original(optimizer, *args, **kwargs)
+            for parameter in optimizer.param_groups[-1]["params"]:
+                self._optimizer_of[parameter] = weakref.ref(optimizer)
+
+        return add_param_group
+
+    @contextlib.contextmanager
+    def compiled_step(self, changed: Iterable[Any]) -> Iterator[None]:
+        """Around a compiled region that changes these tensors: is it a step of an optimizer?"""
+        optimizer = None
+        if not self._thread.optimizers and not torch.is_grad_enabled():
+            found = (self._optimizer_of.get(tensor) for tensor in changed)
+            optimizer = next((each() for each in found if each is not None), None)
+        if optimizer is None:
+            yield
+            return
+        self._before_step(optimizer, (), {})
+        try:
+            yield
+        finally:
+            self._after_step(optimizer, (), {})
+
     def _before_step(self, optimizer: Any, args: Any, kwargs: Any) -> None:
+        if is_dynamo_compiling():
+            return  # its graph calls compiled_step
         identity = self._id_of(optimizer)
         running = self._thread.optimizers
         if running and len(running) != _enclosing_steps():  # an earlier step raised an exception
@@ -295,6 +338,8 @@ class Hooks:
                 self._add_parameter(parameter)
 
     def _after_step(self, optimizer: Any, args: Any, kwargs: Any) -> None:
+        if is_dynamo_compiling():
+            return
         self._leave_optimizer()
         if not self._thread.optimizers:
             _torch.record_marker("optimizer_end", self._id_of(optimizer))
@@ -335,26 +380,6 @@ class Hooks:
             return rebuilt
 
         return _rebuild_buckets
-
-
-# --- compilation -------------------------------------------------------------------------------
-
-
-def uncompiled(original: Callable[..., Any]) -> Callable[..., Any]:
-    """Replaces ``torch.compile``: what is given to it runs as it is, and the report says so."""
-    noted = False
-
-    @functools.wraps(original)
-    def compile(model: Any = None, **kwargs: Any) -> Any:
-        nonlocal noted
-        if not noted:
-            noted = True
-            _torch.add_note(
-                "torch.compile: its regions run as they are, and the machine's own rules fuse"
-            )
-        return original(model, **kwargs | {"disable": True})
-
-    return compile
 
 
 # --- recomputation ------------------------------------------------------------------------------

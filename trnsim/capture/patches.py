@@ -2,22 +2,31 @@
 # SPDX-FileCopyrightText: The trnsim authors
 """Every library function that is replaced at run time, with the reason; nothing else is.
 
-Each replacement keeps the function's signature and calls the original. ``always`` ones are made
-when the device is loaded and stay, ``LATE`` ones when torch loads what they replace; all others are
-in force during a capture and are undone after.
+Each replacement keeps the function's signature and calls the original. Those of ALWAYS are made
+when the device is loaded, those of AFTER_IMPORT when their library is, and both stay; all others
+are in force during a capture and are undone after.
 """
 
 from __future__ import annotations
 
 import contextlib
-import functools
 import importlib
 from collections.abc import Callable, Iterator
 from typing import Any, NamedTuple
 
-from trnsim.capture import groups, launch, process_group, sharded
-from trnsim.capture.after_import import after_import
-from trnsim.capture.hooks import Hooks, recorded_frame, recorded_reentrant, uncompiled
+from trnsim.capture import (
+    compile,
+    flex,
+    frameworks,
+    groups,
+    imports,
+    launch,
+    lightning,
+    process_group,
+    profiler,
+    sharded,
+)
+from trnsim.capture.hooks import Hooks, recorded_frame, recorded_reentrant
 
 
 class Patch(NamedTuple):
@@ -28,7 +37,7 @@ class Patch(NamedTuple):
         name: the function, or "Class.method".
         make: from the original to its replacement.
         reason: why there is no other way.
-        versions: of torch, for which it was checked.
+        versions: of the library, for which it was checked.
     """
 
     module: str
@@ -47,6 +56,18 @@ _OBJECTS = "torch reads a size on the host for each rank: seconds for 65,536 ran
 _CHUNKS = "FSDP2 makes a tensor a rank twice for each parameter: minutes for 65,536 ranks"
 
 ALWAYS = (
+    Patch(
+        "torch.autograd.profiler",
+        "profile.__init__",
+        profiler.with_device_time,
+        "it asks for device activities of Kineto, which only a tracer of the vendor gives",
+    ),
+    Patch(
+        "torch",
+        "_TorchCompileInductorWrapper.__call__",
+        compile.compiled_on_device,
+        "torch.compile's default compiler writes code for devices that it knows; scripts name none",
+    ),
     Patch(
         "torch.distributed.distributed_c10d",
         "init_process_group",
@@ -93,8 +114,11 @@ ALWAYS = (
     Patch("torch.distributed", "gather_object", groups.gathered_at_root_once, _OBJECTS),
 )
 
-# Where a version of torch has no such name, it is left as it is.
-LATE = (
+_LIGHTNING = "it chooses among accelerators that it knows, and not among those that register"
+
+# Made once their module is imported, and kept; nothing is imported for them. Where a version has no
+# such name, it is left as it is.
+AFTER_IMPORT = (
     Patch(
         "torch.distributed.fsdp._fully_shard._fsdp_common",
         "_chunk_with_empty",
@@ -131,6 +155,58 @@ LATE = (
         sharded.kept_by_this_rank,
         "parts that all ranks have are left to ranks that do not run",
     ),
+    Patch(
+        "torch.nn.attention.flex_attention",
+        "_validate_device",
+        flex.validate_device,
+        "the devices that it takes are a literal set",
+    ),
+    Patch(
+        "accelerate.state",
+        "PartialState._prepare_backend",
+        frameworks.prepare_backend,
+        "it chooses among listed vendors, and else goes without a process group",
+        "accelerate 1.15",
+    ),
+    *(
+        Patch(
+            f"{package}.trainer.connectors.accelerator_connector",
+            f"_AcceleratorConnector.{name}",
+            replacement,
+            _LIGHTNING,
+            "lightning 2.6",
+        )
+        for package in lightning.PACKAGES
+        for name, replacement in (
+            ("_choose_auto_accelerator", lightning.choose_accelerator),
+            ("_choose_gpu_accelerator_backend", lightning.choose_accelerator),
+            ("_choose_strategy", lightning.choose_strategy),
+        )
+    ),
+    *(
+        Patch(
+            f"{package}.strategies.ddp",
+            "DDPStrategy.determine_ddp_device_ids",
+            lightning.ddp_device_ids,
+            "with device ids it wraps the model on a stream of CUDA",
+            "lightning 2.6",
+        )
+        for package in lightning.PACKAGES
+    ),
+    *(
+        Patch(
+            module,
+            "is_torch_bf16_gpu_available",
+            frameworks.bf16_is_there,
+            "it asks listed vendors' modules, and TrainingArguments(bf16=True) refuses all others",
+            "transformers 5.24",
+        )
+        for module in (  # by whom its name is imported
+            "transformers.utils.import_utils",
+            "transformers.utils",
+            "transformers.training_args",
+        )
+    ),
 )
 
 
@@ -142,6 +218,12 @@ def during_capture(hooks: Hooks) -> tuple[Patch, ...]:
             "Module.__call__",
             hooks.recorded_call,
             "global forward hooks get no keyword arguments, and cost eight times as much",
+        ),
+        Patch(
+            "torch.optim.optimizer",
+            "Optimizer.add_param_group",
+            hooks.recorded_group,
+            "a compiled step runs no hook; that it is one is seen by the parameters it changes",
         ),
         Patch(
             "torch.amp.grad_scaler",
@@ -166,12 +248,6 @@ def during_capture(hooks: Hooks) -> tuple[Patch, ...]:
             "_CheckpointFrame.__init__",
             recorded_frame,
             "no hook says that a checkpointed function runs again",
-        ),
-        Patch(
-            "torch",
-            "compile",
-            uncompiled,
-            "torch's compilers write code for devices that they know",
         ),
         Patch("torch.multiprocessing", "spawn", launch.start_in_process, _LAUNCH),
         Patch("torch.multiprocessing.spawn", "spawn", launch.start_in_process, _LAUNCH),
@@ -209,18 +285,22 @@ def install(patch: Patch) -> Callable[[], None]:
 def install_always() -> None:
     """Makes the replacements that stay; once, when the device is loaded."""
     for patch in ALWAYS:
-        owner, name = _owner(patch)
-        if not hasattr(vars(owner)[name], "_trnsim_original"):
-            original = vars(owner)[name]
-            install(patch)
-            vars(owner)[name]._trnsim_original = original
-    for patch in LATE:
-        after_import(patch.module, functools.partial(_install_where_it_is, patch))
+        _install_once(patch)
+    for patch in AFTER_IMPORT:
+        imports.after_import(patch.module, lambda _, patch=patch: _install_once(patch))
+    imports.after_import("torch._higher_order_ops.flex_attention", flex.serve)
+    for package in lightning.PACKAGES:
+        imports.after_import(f"{package}.accelerators", lightning.serve)
 
 
-def _install_where_it_is(patch: Patch) -> None:
-    with contextlib.suppress(AttributeError, KeyError):
+def _install_once(patch: Patch) -> None:
+    owner, name = _owner(patch)
+    if name not in vars(owner):
+        return  # another version, which asks otherwise
+    if not hasattr(getattr(owner, name), "_trnsim_original"):
+        original = getattr(owner, name)
         install(patch)
+        getattr(owner, name)._trnsim_original = original
 
 
 @contextlib.contextmanager

@@ -113,7 +113,10 @@ def _rank_and_size(init_method: str | None, rank: int, size: int) -> tuple[int, 
     """As torch's rendezvous reads them: arguments, then the URL, then the environment."""
     query = parse_qs(urlparse(init_method or "env://").query)
     if rank < 0:
-        rank = int(query.get("rank", [os.environ.get("RANK", "-1")])[0])
+        world = current_world()
+        alone = world is not None and world.world_size == 1  # its RANK hides: see world.py
+        own = "0" if alone else os.environ.get("RANK", "-1")
+        rank = int(query.get("rank", [own])[0])
     if size < 0:
         size = int(query.get("world_size", [os.environ.get("WORLD_SIZE", "-1")])[0])
     return rank, size

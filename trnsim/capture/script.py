@@ -25,10 +25,11 @@ import torch.distributed as dist
 
 import trnsim.device  # noqa: F401  the device, also where torch does not load it by itself
 from trnsim import _torch
-from trnsim.capture import patches, process_group
+from trnsim.capture import frameworks, patches, process_group
 from trnsim.capture.hooks import Hooks, StopCapture
 from trnsim.capture.world import World
 from trnsim.errors import CaptureError
+from trnsim.lower.custom import with_given_costs
 from trnsim.workload import Workload
 
 
@@ -96,6 +97,7 @@ def start_capture(
         stack.callback(_torch.set_only_report_out_of_memory, False)
         _torch.set_only_report_out_of_memory(no_oom)
         stack.enter_context(world.entered())
+        stack.enter_context(frameworks.device_in_environment())
         stack.enter_context(patches.applied(patches.during_capture(hooks)))
         stack.enter_context(process_group.gloo_in_one_process())
         stack.enter_context(process_group.rendezvous_in_one_process())
@@ -128,7 +130,7 @@ def stop_capture() -> Workload:
         _note_what_was_left_out(capture)
         _torch.set_parameter_count(capture.hooks.parameter_count)
         workload = Workload.from_capsule(_torch.stop_recording())
-    return workload
+    return with_given_costs(workload)
 
 
 def _note_what_was_left_out(capture: _Capture) -> None:

@@ -8,6 +8,7 @@ import contextlib
 import os
 from collections.abc import Iterator
 from dataclasses import dataclass, field
+from typing import Any
 
 from trnsim.errors import CaptureError
 
@@ -31,6 +32,32 @@ _TORCHRUN_VARIABLES = (
     "TORCHELASTIC_ERROR_FILE",
     "TORCH_NCCL_ASYNC_ERROR_HANDLING",
 )
+
+
+_PLAIN = type(os.environ)
+
+
+class _OfOneRank(_PLAIN):  # type: ignore[valid-type, misc]
+    """The environment of a job of one rank: RANK is there for who needs it, and else not.
+
+    A script asks for it in two ways. `environ.get("RANK")` or `"RANK" in environ` asks whether a
+    launcher started it, and many then choose CUDA and NCCL by name; one rank is no such job.
+    `environ["RANK"]` is written by who was always started by one.
+    """
+
+    def __getitem__(self, name: str) -> str:
+        try:
+            return super().__getitem__(name)
+        except KeyError:
+            if name != "RANK":
+                raise
+        return "0"
+
+    def get(self, name: str, default: Any = None) -> Any:
+        return super().__getitem__(name) if name in self else default
+
+    def __contains__(self, name: object) -> bool:
+        return name in list(self)
 
 
 @dataclass
@@ -108,10 +135,16 @@ class World:
         before = {name: os.environ.pop(name, None) for name in _TORCHRUN_VARIABLES}
         outer, _current = _current, self
         os.environ.update(self.environment())
+        is_alone = self.world_size == 1 and type(os.environ) is _PLAIN
+        if is_alone:
+            del os.environ["RANK"]
+            os.environ.__class__ = _OfOneRank
         try:
             yield self
         finally:
             _current = outer
+            if is_alone:
+                os.environ.__class__ = _PLAIN
             for name, value in before.items():
                 os.environ.pop(name, None)
                 if value is not None:

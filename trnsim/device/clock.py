@@ -42,8 +42,9 @@ class EventClock:
     def __call__(self, event_id: int) -> int:
         if event_id not in self._times_ps:
             from trnsim import _core
+            from trnsim.lower.custom import with_given_costs
 
-            recorded = _core.Workload.from_capsule(_C.snapshot_recording())
+            recorded = with_given_costs(_core.Workload.from_capsule(_C.snapshot_recording()))
             self._times_ps = event_times_ps(recorded, self.machine, self.ranks_per_chip)
         return self._times_ps[event_id]
 

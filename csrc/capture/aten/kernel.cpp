@@ -140,6 +140,7 @@ AtenKernel::AtenKernel(const c10::OperatorHandle& op)
     : facts_(facts_of(op)),
       special_(special_op(facts_.name)),
       puts_by_index_(facts_.name == "aten::_index_put_impl_"),
+      is_custom_(facts_.name.rfind("aten::", 0) != 0),
       keeps_found_inf_(facts_.name == "aten::_amp_foreach_non_finite_check_and_unscale_"),
       chooses_(facts_.name == "aten::topk") {
   if (puts_by_index_ || facts_.name == "aten::index.Tensor" ||
@@ -217,8 +218,10 @@ std::unique_ptr<CallPlan> AtenKernel::make_plan(Call& call) {
   } catch (python_error& error) {
     failure = std::current_exception();
     is_missing = is_python_not_implemented(error);
-  } catch (const std::exception&) {
+  } catch (const std::exception& error) {
     failure = std::current_exception();
+    // What torch.library.custom_op raises where register_fake was not called.
+    is_missing = is_custom_ && std::string(error.what()).find("no fake impl") != std::string::npos;
   }
   // The CPU kernel's results decide, or its error, which is the usual one, is raised.
   if (known && mode() == Mode::compute) {
@@ -232,6 +235,7 @@ std::unique_ptr<CallPlan> AtenKernel::make_plan(Call& call) {
 
 bool AtenKernel::values_known(const Call& call, const CallPlan* plan) const {
   if (mode() == Mode::compute) return true;
+  if (is_custom_ && !call.op.hasComputedKernelForDispatchKey(c10::DispatchKey::CPU)) return false;
   for (const auto& argument : call.tensors) {
     Block* const block = block_of(*argument.tensor);
     if (block == nullptr) {

@@ -44,11 +44,16 @@ class AtenKernel final : public c10::OperatorKernel {
   SpecialOp special_;
   int mask_position_ = -1;  // of the indices argument, where masks become index tensors
   bool puts_by_index_ = false;
+  bool is_custom_ = false;  // of another library: kernels may be missing
   // Only written, with a number that the script reads on the host next: see amp in kernel.cpp.
   bool keeps_found_inf_ = false;
   bool chooses_ = false;  // topk: what it chooses decides shapes where tokens go to experts
   ShapeCache cache_;
 };
+
+// Makes an op of another library ("mylib::op") one record, also where it is composed of others.
+// False when it has a kernel for the device already.
+bool serve_op(const std::string& name, const std::string& overload);
 
 // For messages about a native read of device memory: the op this thread runs, or "".
 const char* running_op();

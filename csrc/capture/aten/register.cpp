@@ -15,14 +15,18 @@
 #include <ATen/ops/view_as_complex_native.h>
 #include <ATen/ops/view_as_real_native.h>
 #include <ATen/ops/view_native.h>
+#include <torch/csrc/Exceptions.h>
 #include <torch/library.h>
 
 #include <unordered_map>
 #include <unordered_set>
 
+#include "base/error.h"
 #include "capture/aten/kernel.h"
 #include "capture/aten/native/kernels.h"
 #include "capture/aten/register.h"
+#include "capture/aten/results.h"
+#include "capture/recorder.h"
 #include "capture/runtime/device_type.h"
 
 namespace trnsim::capture {
@@ -74,6 +78,20 @@ std::string full_name(const c10::OperatorName& name) {
   return name.overload_name.empty() ? name.name : name.name + "." + name.overload_name;
 }
 
+// What to register for an op that has no kernel of which the mode has need.
+void advise(const c10::OperatorHandle& op) {
+  const std::string name = full_name(op.operator_name());
+  const bool on_cpu = op.hasComputedKernelForDispatchKey(c10::DispatchKey::CPU);
+  const std::string values = "torch.library.register_kernel(\"" + name + "\", \"cpu\", function)";
+  TORCH_CHECK_NOT_IMPLEMENTED(mode() == Mode::phantom || on_cpu, name,
+                              " has no CPU kernel, which compute mode runs: register one with ",
+                              values, ", or use phantom mode");
+  TORCH_CHECK_NOT_IMPLEMENTED(mode() == Mode::compute || on_cpu, name,
+                              " has neither a CPU nor a Meta kernel: register the shapes of its "
+                              "results with torch.library.register_fake(\"",
+                              name, "\", function), or its values with ", values);
+}
+
 // Ops of other libraries (torchvision, custom ops): a kernel is made at the first call.
 void fallback(const c10::OperatorHandle& op, c10::DispatchKeySet keys, torch::jit::Stack* stack) {
   static std::mutex mutex;
@@ -85,7 +103,15 @@ void fallback(const c10::OperatorHandle& op, c10::DispatchKeySet keys, torch::ji
     if (!slot) slot = std::make_unique<AtenKernel>(op);
     kernel = slot.get();
   }
-  (*kernel)(op, keys, stack);
+  try {
+    (*kernel)(op, keys, stack);
+  } catch (const c10::NotImplementedError&) {
+    advise(op);
+    throw;
+  } catch (python_error& error) {
+    if (is_python_not_implemented(error)) advise(op);
+    throw;
+  }
 }
 
 // Composites that CUDA has a kernel of its own for: here they stay composites, so that a script
@@ -201,6 +227,19 @@ void serve_ops(const std::vector<std::string>& names) {
     library->impl(name.substr(colons + 2).c_str(),
                   CppFunction::makeFromBoxedFunctor(std::make_unique<AtenKernel>(*op)));
   }
+}
+
+bool serve_op(const std::string& name, const std::string& overload) {
+  const auto op = c10::Dispatcher::singleton().findSchema({name, overload});
+  TRN_CHECK(op.has_value(), capture, "no op '" + name + "'",
+            "define it, with torch.library, before its cost");
+  if (op->hasKernelForDispatchKey(dispatch_key())) return false;
+  const size_t colons = name.find("::");
+  auto* const library = new torch::Library(torch::Library::IMPL, name.substr(0, colons),
+                                           dispatch_key(), __FILE__, __LINE__);
+  const std::string rest = name.substr(colons + 2) + (overload.empty() ? "" : "." + overload);
+  library->impl(rest.c_str(), CppFunction::makeFromBoxedFunction<&fallback>());
+  return true;
 }
 
 // Our copies read tensors with these bits, so nothing needs to be resolved first; the fallbacks

@@ -6,6 +6,8 @@
 // inside the SBUF, so that attention is bound by the vector engine or by that DMA, not by the
 // tensor engine. Causal tiles above the diagonal are skipped at 512 keys (scores, exp) and 128 keys
 // (values).
+#include <cmath>
+
 #include "lower/rules/families.h"
 
 namespace trnsim::lower::rules {
@@ -102,6 +104,25 @@ bool has_dropout(const Signature& signature) {
   return p && *p > 0;
 }
 
+// FlexAttention's mask: the share of the score tiles that it leaves, 1 when it is not known.
+double density_of(const Signature& signature) {
+  const workload::Scalar* scalar = signature.scalar("density");
+  const double* density = scalar ? std::get_if<double>(&scalar->value) : nullptr;
+  return density ? std::clamp(*density, 0.0, 1.0) : 1;
+}
+
+// Tiles that the mask leaves out are skipped, forward and backward.
+void skip_masked_tiles(Cost& cost, double density) {
+  constexpr int64_t kParts = 1 << 20;
+  const auto share = int64_t(std::ceil(density * double(kParts)));
+  for (int64_t* work : {&cost.tensor_cycles, &cost.vector_cycles, &cost.scalar_cycles,
+                        &cost.gpsimd_cycles, &cost.dma_copy_ps}) {
+    *work = int64_t(ceil_div(int128(*work) * share, int128(kParts)));
+  }
+  cost.executed_flops = cost.executed_flops * share / kParts;
+  cost.model_flops_causal = cost.model_flops * share / kParts;
+}
+
 CostFunction attention(bool backward) {
   return [=](const Signature& signature, const Target& target) {
     Cost cost = make_cost(signature, target, "attention", Fusion::anchor);
@@ -130,7 +151,8 @@ CostFunction attention(bool backward) {
     cost.model_flops_causal = shape.causal ? cost.model_flops / 2 : cost.model_flops;
     check_count(signature, "FLOPs", cost.model_flops, kMostFlops);
     if (!target.is_neuron() || scores == 0) return cost;
-    const Extras extras{find_input(signature, "attn_bias") >= 0, has_dropout(signature),
+    const bool is_flex = signature.op.rfind("trnsim::flex_", 0) == 0;
+    const Extras extras{is_flex || find_input(signature, "attn_bias") >= 0, has_dropout(signature),
                         shape.causal, workload::dtype_bytes(query->dtype) > 2};
     const Split split = split_over_cores(shape.heads, shape.query_length, 1, target);
     backward ? add_backward(cost, shape, split.batch, extras, target)
@@ -140,6 +162,17 @@ CostFunction attention(bool backward) {
                           &cost.gpsimd_cycles, &cost.dma_copy_ps}) {
       *work = int64_t(ceil_div(int128(*work) * split.rows, int128(shape.query_length)));
     }
+    return cost;
+  };
+}
+
+// Attention under a mask and a function of the scores that the script wrote: the kernel of
+// attention with a bias, on the tiles that the mask leaves.
+CostFunction flex_attention(bool backward) {
+  return [plain = attention(backward)](const Signature& signature, const Target& target) {
+    Cost cost = plain(signature, target);
+    cost.rule = "flex_attention";
+    skip_masked_tiles(cost, density_of(signature));
     return cost;
   };
 }
@@ -161,6 +194,8 @@ void register_attention(Registry& registry) {
                          "_scaled_dot_product_cudnn_attention_backward"}) {
     registry.add({std::string("aten::") + op, "attention", kSource, attention(true)});
   }
+  registry.add({"trnsim::flex_attention", "attention", kSource, flex_attention(false)});
+  registry.add({"trnsim::flex_attention_backward", "attention", kSource, flex_attention(true)});
 }
 
 }  // namespace trnsim::lower::rules

@@ -32,6 +32,9 @@ void register_rnn(Registry& registry);
 void register_softmax_loss(Registry& registry);
 void register_sort(Registry& registry);
 Cost fallback_cost(const Signature& signature, const Target& target);
+// The cost that the script gave (trnsim.cost).
+bool has_given_cost(const Signature& signature);
+Cost given_cost(const Signature& signature, const Target& target);
 
 // Elements and bytes that are touched: an expanded axis (stride 0) counts once.
 int64_t touched_elements(const TensorMeta& meta);

@@ -125,11 +125,18 @@ Script& Script::stream(int32_t stream) {
   return *this;
 }
 
+Script& Script::region(const std::string& description) {
+  region_ = description.empty() ? -1 : int32_t(workload.regions.size());
+  if (!description.empty()) workload.regions.push_back(description);
+  return *this;
+}
+
 workload::Record& Script::add(RecordKind kind) {
   workload::Record record;
   record.kind = kind;
   record.phase = phase_;
   record.stream = stream_;
+  record.region = region_;
   record.uses_begin = int64_t(workload.uses.size());
   workload.records.push_back(record);
   return workload.records.back();

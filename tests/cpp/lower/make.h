@@ -26,7 +26,8 @@ class Script {
  public:
   Script();
   Script& phase(workload::Phase phase);
-  Script& stream(int32_t stream);  // of what follows
+  Script& stream(int32_t stream);                  // of what follows
+  Script& region(const std::string& description);  // compiled, of what follows; "" = eager again
   // "aten::mm(self: bfloat16[4,8], mat2: bfloat16[8,2]) -> (out0: bfloat16[4,2])"
   Script& op(const std::string& text, const std::vector<std::string>& inputs,
              const std::vector<std::string>& outputs);
@@ -50,7 +51,7 @@ class Script {
   std::map<int32_t, int32_t> versions_;
   std::unordered_map<std::string, int32_t> signatures_;
   workload::Phase phase_ = workload::Phase::forward;
-  int32_t stream_ = 0;
+  int32_t stream_ = 0, region_ = -1;
 };
 
 // Start and end of every task when calls take `alone_ps`: the literal meaning of a Program for one

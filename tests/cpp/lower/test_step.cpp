@@ -328,6 +328,53 @@ TEST(Eager, launches_every_kernel_and_orders_its_stream) {
   EXPECT_THROW(mlp(1024).lower(machine, 1, 1, "fused"), Error);
 }
 
+// mm -> gelu -> add, all [1024, 1024] in bfloat16, and a norm of the rows of the sum.
+Script pointwise_after_mm(const std::string& region) {
+  const std::string x = "bfloat16[1024,1024]", stats = "float32[1024,1]";
+  Script script;
+  script.region(region);
+  script.op("aten::mm(self: " + x + ", mat2: " + x + ") -> (out0: " + x + ")", {"x", "w"}, {"h"});
+  script.op("aten::gelu(self: " + x + ") -> (out0: " + x + ")", {"h"}, {"g"}).free("h");
+  script.op("aten::add.Tensor(self: " + x + ", other: " + x + ") -> (out0: " + x + ")", {"g", "x"},
+            {"y"});
+  script.free("g");
+  script.op("aten::native_layer_norm(input: " + x +
+                ", weight: bfloat16[1024], bias: "
+                "bfloat16[1024], normalized_shape=[1024], eps=1e-05f) -> (out0: " +
+                x + ", out1: " + stats + ", out2: " + stats + ")",
+            {"y", "gamma", "beta"}, {"n", "mean", "rstd"});
+  return script;
+}
+
+TEST(Eager, fuses_in_a_compiled_region_but_nothing_with_a_product) {
+  const machine::Machine machine = hopper();
+  const Program eager = pointwise_after_mm("").lower(machine, 1, 1);
+  const Program compiled = pointwise_after_mm("compiled").lower(machine, 1, 1);
+  EXPECT_EQ(eager.ops.size(), 4u);
+  ASSERT_EQ(compiled.ops.size(), 2u);
+  EXPECT_EQ(compiled.ops[0].name, "aten::mm");
+  EXPECT_EQ(compiled.ops[1].name, "aten::gelu + aten::add.Tensor + aten::native_layer_norm");
+  // gelu writes nothing: the product and x are read, y (it outlives the step) and the norm's three
+  // results are written, and gamma and beta are read.
+  const int64_t tensor = 1024 * 1024 * 2, row = 1024 * 2, stats = 1024 * 4;
+  EXPECT_EQ(compiled.ops[1].read_bytes, 2 * tensor + 2 * row);
+  EXPECT_EQ(compiled.ops[1].write_bytes, 2 * tensor + 2 * stats);
+  EXPECT_EQ(compiled.hidden_host_ops, 2);
+  // Asked to be eager, it is.
+  EXPECT_EQ(pointwise_after_mm("compiled").lower(machine, 1, 1, "eager").ops.size(), 4u);
+}
+
+TEST(Eager, fuses_nothing_across_the_end_of_a_region) {
+  const std::string x = "bfloat16[1024,1024]";
+  Script script;
+  for (const char* name : {"a", "b"}) {
+    const bool first = name[0] == 'a';
+    script.region(name).op("aten::gelu(self: " + x + ") -> (out0: " + x + ")", {first ? "x" : "y"},
+                           {first ? "y" : "z"});
+  }
+  EXPECT_EQ(script.lower(hopper(), 1, 1).ops.size(), 2u);
+}
+
 TEST(Flops, of_recomputation_do_not_count) {
   const std::string mm =
       "aten::mm(self: bfloat16[256,512], mat2: bfloat16[512,512]) -> (out0: bfloat16[256,512])";

@@ -183,8 +183,9 @@ int64_t choose_attention(const at::Tensor& query, const at::Tensor& key, const a
                          bool) {
   const bool fits = (query.dim() == 4 || query.dim() == 3) && key.dim() == query.dim() &&
                     value.dim() == query.dim() && query.is_floating_point() &&
-                    query.layout() == at::kStrided && query.numel() > 0 && key.numel() > 0 &&
-                    query.size(0) == key.size(0) && query.size(0) == value.size(0);
+                    query.layout() == at::kStrided && query.sym_numel() > 0 &&
+                    key.sym_numel() > 0 && query.sym_size(0) == key.sym_size(0) &&
+                    query.sym_size(0) == value.sym_size(0);  // symbols, while dynamo traces
   return int64_t(fits ? at::SDPBackend::overrideable : at::SDPBackend::math);
 }
 

@@ -1,0 +1,58 @@
+# SPDX-License-Identifier: Apache-2.0
+# SPDX-FileCopyrightText: The trnsim authors
+"""What makes frameworks choose the device, where they know accelerators by name only.
+
+All of it holds during a capture alone: outside, the frameworks choose as they do without trnsim.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import functools
+import os
+from collections.abc import Callable, Iterator
+from typing import Any
+
+from trnsim.capture.process_group import device_name
+from trnsim.capture.world import current_world
+
+
+@contextlib.contextmanager
+def device_in_environment() -> Iterator[None]:
+    """Inside, variables that frameworks read name the device, unless the user has set them."""
+    names = [name for name in ("ACCELERATE_TORCH_DEVICE",) if name not in os.environ]
+    os.environ.update(dict.fromkeys(names, device_name()))
+    try:
+        yield
+    finally:
+        for name in names:
+            os.environ.pop(name, None)
+
+
+def prepare_backend(original: Callable[..., Any]) -> Callable[..., Any]:
+    """Replaces accelerate's ``PartialState._prepare_backend``, which lists vendors' backends."""
+
+    @functools.wraps(original)
+    def _prepare_backend(
+        state: Any, cpu: bool = False, sagemaker_dp: Any = False, backend: str | None = None
+    ) -> Any:
+        world = current_world()
+        if world is None or cpu or sagemaker_dp or backend not in (None, device_name()):
+            return original(state, cpu, sagemaker_dp, backend)
+        if os.environ.get("ACCELERATE_TORCH_DEVICE", "").partition(":")[0] != device_name():
+            return original(state, cpu, sagemaker_dp, backend)
+        from accelerate.utils import DistributedType
+
+        return device_name(), DistributedType.MULTI_GPU
+
+    return _prepare_backend
+
+
+def bf16_is_there(original: Callable[[], bool]) -> Callable[[], bool]:
+    """Replaces transformers' ``is_torch_bf16_gpu_available``, which asks vendors' modules."""
+
+    @functools.wraps(original)
+    def is_torch_bf16_gpu_available() -> bool:
+        return current_world() is not None or original()
+
+    return is_torch_bf16_gpu_available
