@@ -7,6 +7,8 @@
 #include <map>
 #include <set>
 
+#include "project/roles.h"
+
 namespace trnsim::project {
 namespace {
 
@@ -31,14 +33,24 @@ bool has_any(const std::set<std::string>& words, std::initializer_list<const cha
   return std::any_of(of.begin(), of.end(), [&](const char* w) { return words.count(w) > 0; });
 }
 
-bool is_gradient_reduction(const workload::Workload& workload, const workload::Record& record) {
+// Over the world, or of gradients over as many ranks as run alike.
+bool is_gradient_reduction(const workload::Workload& workload, const workload::Record& record,
+                           int64_t replicas) {
   if (record.kind != workload::RecordKind::call) return false;
   const workload::Call& call = workload.calls[size_t(record.payload)];
   const bool reduces = call.kind == workload::CallKind::all_reduce ||
                        call.kind == workload::CallKind::reduce_scatter;
   const bool is_late =
       record.phase == workload::Phase::backward || record.phase == workload::Phase::optimizer;
-  return reduces && call.group == 0 && is_late;
+  if (!reduces || !is_late || call.group == 0) return reduces && is_late;
+  const auto is_gradient = [&](const workload::TensorUse& use) {
+    if (use.storage < 0) return false;
+    const workload::StorageKind kind = workload.storages[size_t(use.storage)].kind;
+    return kind == workload::StorageKind::gradient || kind == workload::StorageKind::communication;
+  };
+  const auto uses = workload.uses.begin() + record.uses_begin;
+  return workload.groups[size_t(call.group)].ranks.size() == replicas &&
+         std::any_of(uses, uses + record.uses_count, is_gradient);
 }
 
 // Of the first forward pass whose samples are known; there is one.
@@ -61,13 +73,17 @@ void add_flops(const fold::System& system, const machine::Machine& machine,
   for (const fold::Rank& rank : system.ranks) ranks_of_role[size_t(rank.role)] += rank.count;
   int128 flops = 0, causal = 0;
   std::string dtype;
+  int128 most = -1;
   for (size_t r = 0; r < system.roles.size(); ++r) {
     const lower::Program& program = *system.roles[r];
+    int128 of_role = 0;
     for (const lower::Op& op : program.ops) {
-      flops += ranks_of_role[r] * op.model_flops;
+      of_role += ranks_of_role[r] * op.model_flops;
       causal += ranks_of_role[r] * op.model_flops_causal;
     }
-    if (dtype.empty()) dtype = program.peak_dtype;
+    flops += of_role;
+    if (of_role > most) dtype = program.peak_dtype;
+    most = std::max(most, of_role);
   }
   projection.model_flops = double(flops);
   const auto& peaks = machine.chip.peaks.published_flops;
@@ -90,10 +106,11 @@ void add_flops(const fold::System& system, const machine::Machine& machine,
   }
 }
 
-std::optional<int64_t> data_parallel_degree(const workload::Workload& workload,
-                                            const workload::Step& step, int64_t used_ranks,
+std::optional<int64_t> data_parallel_degree(const CaseRole& role, int64_t replicas,
                                             std::vector<lower::Guess>& guesses) {
-  if (used_ranks == 1) return 1;
+  if (replicas == 1) return 1;
+  workload::Workload workload = *role.workload;
+  workload::classify_storages(workload);
   std::map<std::string, int64_t> named;
   for (const workload::Group& group : workload.groups) {
     const auto words = words_of(group.name);
@@ -109,25 +126,38 @@ std::optional<int64_t> data_parallel_degree(const workload::Workload& workload,
       const auto words = words_of(name);
       if (words.count("dp") && !has_any(words, {"replicate", "shard"})) degree = size;
     }
-    if (degree <= used_ranks && used_ranks % degree == 0) {
+    if (degree <= replicas && replicas % degree == 0) {
       guesses.push_back({"data-parallel degree", std::to_string(degree),
                          "from the names of process groups: tokens and samples count this often"});
       return degree;
     }
   }
-  for (int64_t i = step.begin; i < step.end; ++i) {
-    if (!is_gradient_reduction(workload, workload.records[size_t(i)])) continue;
-    guesses.push_back({"data-parallel degree", std::to_string(used_ranks),
+  for (int64_t i = role.step.begin; i < role.step.end; ++i) {
+    if (!is_gradient_reduction(workload, workload.records[size_t(i)], replicas)) continue;
+    guesses.push_back({"data-parallel degree", std::to_string(replicas),
                        "gradients are reduced over all ranks: each is taken to have its own data"});
-    return used_ranks;
+    return replicas;
   }
   return std::nullopt;
 }
 
-void add_throughput(const workload::Workload& workload, const workload::Step& step,
-                    int64_t used_ranks, const StepTotals& given, Projection& projection) {
+namespace {
+
+// The first role that shows samples, or tokens: the stage of a pipeline that has the inputs.
+const CaseRole& role_of_inputs(const Case& of, int64_t workload::Counted::* what) {
+  for (const CaseRole& role : of.roles) {
+    if (workload::counted_in(*role.workload, role.step).*what >= 0) return role;
+  }
+  return of.roles[0];
+}
+
+}  // namespace
+
+void add_throughput(const Case& of, const StepTotals& given, Projection& projection) {
   auto& guesses = projection.guesses;
-  const auto degree = data_parallel_degree(workload, step, used_ranks, guesses);
+  const CaseRole& sampled = role_of_inputs(of, &workload::Counted::samples);
+  const CaseRole& embedding = role_of_inputs(of, &workload::Counted::tokens);
+  const auto degree = data_parallel_degree(sampled, replicas_of(of), guesses);
   const double step_s = seconds(projection.step_ps);
   const auto rate = [&](const std::string& what, int64_t of_rank,
                         int64_t of_all) -> std::optional<double> {
@@ -144,19 +174,20 @@ void add_throughput(const workload::Workload& workload, const workload::Step& st
     }
     return double(of_rank) * double(*degree) / step_s;
   };
-  const workload::Counted counted = workload::counted_in(workload, step);
-  projection.samples_per_s = rate("samples", counted.samples, given.samples);
+  const int64_t samples = workload::counted_in(*sampled.workload, sampled.step).samples;
+  projection.samples_per_s = rate("samples", samples, given.samples);
   if (projection.samples_per_s && given.samples < 0) {
-    const std::string& module = module_of_samples(workload, step);
+    const std::string& module = module_of_samples(*sampled.workload, sampled.step);
     guesses.push_back(
         {"samples",
          "counted from the first input of " + (module.empty() ? "the model" : "module " + module),
          "its leading dimension, or the second of torch.nn's own sequence-first modules; "
          "--samples-per-step gives them"});
   }
+  const auto counted = workload::counted_in(*embedding.workload, embedding.step);
   projection.tokens_per_s = rate("tokens", counted.tokens, given.tokens);
   if (!projection.tokens_per_s || given.tokens >= 0 || counted.token_module < 0) return;
-  const std::string& module = workload.modules[size_t(counted.token_module)];
+  const std::string& module = embedding.workload->modules[size_t(counted.token_module)];
   guesses.push_back({"tokens",
                      "counted from the first embedding, " +
                          (module.empty() ? "outside modules" : "of module " + module),
@@ -181,15 +212,23 @@ void add_cost(const machine::Machine& machine, Projection& projection) {
   }
 }
 
-void add_memory(const workload::Workload& workload, const machine::Machine& machine,
-                int64_t ranks_per_chip, Projection& projection) {
+void add_memory(const Case& of, const machine::Machine& machine, Projection& projection) {
   // By StorageKind, as users name them.
   static const std::array<const char*, workload::kStorageKindCount> kNames{
       "parameters",    "gradients", "optimizer", "activations",
       "communication", "buffers",   "inputs",    "temporary"};
-  workload::Workload classified = workload;
-  workload::classify_storages(classified);
-  const workload::MemoryPeak peak = workload::replay_allocations(classified);
+  const int64_t ranks_per_chip = of.placement.ranks_per_chip;
+  workload::MemoryPeak peak;
+  for (const CaseRole& role : of.roles) {
+    workload::Workload classified = *role.workload;
+    workload::classify_storages(classified);
+    const workload::MemoryPeak mine = workload::replay_allocations(classified);
+    projection.roles.push_back(
+        {classified.role, role.ranks.text(), role.ranks.size(), mine.allocated_bytes});
+    if (!projection.memory_role.empty() && mine.allocated_bytes <= peak.allocated_bytes) continue;
+    projection.memory_role = classified.role;
+    peak = mine;
+  }
   projection.memory_peak_bytes = peak.allocated_bytes;
   for (size_t kind = 0; kind < kNames.size(); ++kind) {
     projection.memory_by_kind[kNames[kind]] = peak.by_kind[kind];

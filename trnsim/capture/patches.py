@@ -3,17 +3,20 @@
 """Every library function that is replaced at run time, with the reason; nothing else is.
 
 Each replacement keeps the function's signature and calls the original. ``always`` ones are made
-when the device is loaded and stay; all others are in force during a capture and are undone after.
+when the device is loaded and stay, ``LATE`` ones when torch loads what they replace; all others are
+in force during a capture and are undone after.
 """
 
 from __future__ import annotations
 
 import contextlib
+import functools
 import importlib
 from collections.abc import Callable, Iterator
 from typing import Any, NamedTuple
 
-from trnsim.capture import launch, process_group
+from trnsim.capture import launch, pipelining, process_group
+from trnsim.capture.after_import import after_import
 from trnsim.capture.hooks import Hooks, recorded_frame, recorded_reentrant, uncompiled
 
 
@@ -57,6 +60,33 @@ ALWAYS = (
         "_verify_params_across_processes",
         process_group.verify_params_of_identical_ranks,
         "DDP gathers a tensor a rank and reads each: seconds for 65,536 ranks that are alike",
+    ),
+)
+
+_PIPELINE = "a stage asks its neighbours for shapes, and they run later, in processes of their own"
+
+# Where a version of torch has no such name, it is left as it is.
+LATE = (
+    Patch(
+        "torch.distributed.pipelining.stage",
+        "PipelineStage._warmup_backward_result",
+        pipelining.inferred_shapes,
+        _PIPELINE,
+        "torch 2.14",
+    ),
+    Patch(
+        "torch.distributed.pipelining.stage",
+        "PipelineStage._send_meta",
+        pipelining.kept_shapes,
+        _PIPELINE,
+        "torch 2.14",
+    ),
+    Patch(
+        "torch.distributed.pipelining.stage",
+        "PipelineStage._recv_meta",
+        pipelining.known_shapes,
+        _PIPELINE,
+        "torch 2.14",
     ),
 )
 
@@ -141,6 +171,13 @@ def install_always() -> None:
             original = vars(owner)[name]
             install(patch)
             vars(owner)[name]._trnsim_original = original
+    for patch in LATE:
+        after_import(patch.module, functools.partial(_install_where_it_is, patch))
+
+
+def _install_where_it_is(patch: Patch) -> None:
+    with contextlib.suppress(AttributeError, KeyError):
+        install(patch)
 
 
 @contextlib.contextmanager

@@ -97,12 +97,13 @@ UniformBackend::WorkPtr UniformBackend::issue(const Message& message, const Tens
     call.tag = message.tag;
     call.async = message.async || coalescing_;
     call.splits = message.splits;
+    const bool is_message =
+        message.kind == workload::CallKind::send || message.kind == workload::CallKind::recv;
+    if (is_message && coalescing_) call.batch = batch_;
     if (!any.empty()) call.dtype = dtype_of(any.front().scalar_type());
     const int32_t index = record_call(call, inputs, outputs);
     if (index >= 0) calls.push_back(index);
     if (message.kind == workload::CallKind::all_reduce) mark_buffers(outputs);
-    const bool is_message =
-        message.kind == workload::CallKind::send || message.kind == workload::CallKind::recv;
     if (is_message) ++point_to_point_count;
   } else if (!any.empty()) {
     ++host_count;
@@ -118,6 +119,7 @@ UniformBackend::WorkPtr UniformBackend::issue(const Message& message, const Tens
 
 void UniformBackend::startCoalescing() {
   coalescing_ = true;
+  batch_ = next_call();
   coalesced_calls_.clear();
   coalesced_results_.clear();
 }

@@ -115,6 +115,7 @@ class UniformBackend : public c10d::Backend {
   c10::intrusive_ptr<Options> options_;
   uint64_t sequence_ = 0;
   bool coalescing_ = false;
+  int32_t batch_ = -1;  // of the messages between startCoalescing and endCoalescing
   std::vector<int32_t> coalesced_calls_;
   Tensors coalesced_results_;
 };
