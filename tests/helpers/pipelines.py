@@ -8,8 +8,10 @@ import gc
 from collections.abc import Callable
 
 import torch
+import torch.distributed as dist
 from jobs import job
 from torch import nn
+from torch.distributed.device_mesh import init_device_mesh
 from torch.distributed.pipelining import PipelineStage
 
 from trnsim.capture import pipelining
@@ -65,18 +67,26 @@ def run_pipeline(
     make_schedule: Callable,
     *,
     micro_batches: int,
+    module: Callable[[int, int], nn.Module] = Work,
     layers: Callable[[int], int] = lambda stage: 1,
     stage_of: Callable[[int, int], list[int]] = lambda rank, ranks: [rank],
-    stages: int | None = None,
+    chunks: int = 1,
+    replicas: int = 1,
     width: int = 512,
     rows: int = 512,
     steps: int = 2,
 ) -> None:
-    """What each rank of a pipeline does: `steps` steps, marked by hand."""
+    """What each rank of a pipeline does: `steps` steps, marked by hand. With replicas, the ranks of
+    a stage stand side by side and reduce a gradient's worth of bytes at the end."""
     device = torch.device("trn", 0)
-    stages = stages or ranks
+    ranks //= replicas
+    mesh = init_device_mesh("trn", (ranks, replicas), mesh_dim_names=("pp", "dp"))
+    gradient = torch.empty(width, width, device=device)
     mine = [
-        PipelineStage(Work(layers(i), width), i, stages, device) for i in stage_of(rank, ranks)
+        PipelineStage(
+            module(layers(i), width), i, ranks * chunks, device, group=mesh["pp"].get_group()
+        )
+        for i in stage_of(rank // replicas, ranks)
     ]
     loss_fn = lambda out, target: FreeLoss.apply(out)
     schedule = make_schedule(mine, micro_batches, loss_fn)
@@ -84,7 +94,10 @@ def run_pipeline(
         x = torch.empty(rows * micro_batches, width, device=device)
         target = torch.empty(rows * micro_batches, 1, device=device)
         is_first, is_last = (any(getattr(s, f"is_{w}") for s in mine) for w in ("first", "last"))
-        schedule.step(*([x] if is_first else []), **({"target": target} if is_last else {}))
+        inputs, more = [x] if is_first else [], {"target": target} if is_last else {}
+        schedule.step(*inputs, **more, return_outputs=False)
+        if replicas > 1:
+            dist.all_reduce(gradient, group=mesh["dp"].get_group())
         torch.trn.step()
 
 
