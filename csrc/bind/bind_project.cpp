@@ -169,7 +169,8 @@ std::shared_ptr<Run> run_project(const std::vector<WorkloadPointer>& workloads,
     options.process = process;
     options.processes = processes;
   }
-  return std::make_shared<Run>(project::project_step({workloads.begin(), workloads.end()}, machine, options));
+  return std::make_shared<Run>(
+      project::project_step({workloads.begin(), workloads.end()}, machine, options));
 }
 
 py::dict task_columns(const Run& run, const std::vector<int64_t>& ranks) {

@@ -42,8 +42,7 @@ py::array_t<uint8_t> outside(const Workload& workload, const Step& step) {
   return py::array_t<uint8_t>(py::ssize_t(flags.size()), flags.data());
 }
 
-std::vector<std::pair<int32_t, int64_t>> peers_in_step(const Workload& workload,
-                                                        const Step& step) {
+std::vector<std::pair<int32_t, int64_t>> peers_in_step(const Workload& workload, const Step& step) {
   std::set<std::pair<int32_t, int64_t>> peers;
   for (int64_t i = step.begin; i < step.end; ++i) {
     const Record& record = workload.records[size_t(i)];
@@ -108,9 +107,8 @@ void bind_workload(py::module_& module) {
       .def_property_readonly("hash", [](const Workload& w) { return hex16(hash_workload(w)); })
       .def("compare", compare_workloads, py::arg("other"), py::arg("limit") = 20,
            "One line a difference, at most `limit`; empty when equal.")
-      .def("compare_step", compare_steps, py::arg("step"), py::arg("other"),
-           py::arg("other_step"), py::arg("limit") = 20,
-           "The same of two ranks' steps, but for where the ranks are.")
+      .def("compare_step", compare_steps, py::arg("step"), py::arg("other"), py::arg("other_step"),
+           py::arg("limit") = 20, "The same of two ranks' steps, but for where the ranks are.")
       .def("print_record", print_record, py::arg("record"))
       .def("print_records", print_range, py::arg("begin"), py::arg("end"))
       .def("find_steps", find_steps)

@@ -70,7 +70,7 @@ void push_module(const std::string& path);
 void pop_module();
 void push_recomputation();  // inside a checkpointed function that runs again
 void pop_recomputation();
-void push_optimizer();      // inside optimizer.step()
+void push_optimizer();  // inside optimizer.step()
 void pop_optimizer();
 int32_t begin_region(const std::string& description);
 void end_region();
@@ -79,10 +79,10 @@ void end_region();
 void set_world(int64_t rank, int64_t world_size, int64_t ranks_per_server);
 int32_t add_group(const std::string& name, const workload::RankPattern& ranks);
 void name_group(int32_t group, const std::string& name);
-void reset_groups();  // forgets every group but the world: no process group is alive
+void reset_groups();   // forgets every group but the world: no process group is alive
 int64_t work_count();  // ops and calls recorded so far
 void set_parameter_count(int64_t count);  // elements of the parameters that optimizers hold
-void add_note(const std::string& note);  // something that capture had to guess
+void add_note(const std::string& note);   // something that capture had to guess
 
 workload::DType dtype_of(c10::ScalarType type);
 workload::TensorMeta tensor_meta(const at::Tensor& tensor);

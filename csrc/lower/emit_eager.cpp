@@ -76,8 +76,7 @@ class EagerEmitter {
     std::vector<Arrival> together;
     for (size_t i = first; i < first + count; ++i) {
       const Queue& queue = emission_.call_queue[i];
-      together.push_back(
-          {builder_.queue(queue.kind, queue.index), emission_.call_template[i], {}});
+      together.push_back({builder_.queue(queue.kind, queue.index), emission_.call_template[i], {}});
     }
     together.front().deps = deps_of(plan_.units[first]);
     const std::vector<int32_t> tasks = arrivals_.emit(builder_, together);

@@ -70,8 +70,7 @@ void add_identity(const Case& of, const machine::Machine& machine, const Simulat
 
 // What stood open in one role and how it was settled: lowering's guesses, capture's notes, and our
 // own.
-void add_role_guesses(const CaseRole& role, const lower::Program& program,
-                      Projection& projection) {
+void add_role_guesses(const CaseRole& role, const lower::Program& program, Projection& projection) {
   const workload::Workload& workload = *role.workload;
   for (const lower::Guess& guess : program.guesses) add_guess(projection, guess);
   const auto is_new_state = [&](const workload::Storage& storage) {
@@ -145,8 +144,8 @@ void add_guesses(const Case& of, const machine::Machine& machine, const Simulate
 
 // Sorts whose time matters in the step.
 void add_sort_guesses(const Case& of, const workload::Workload& workload,
-                      const machine::Machine& machine, const lower::Program& program, const Attribution& attribution,
-                      Projection& projection) {
+                      const machine::Machine& machine, const lower::Program& program,
+                      const Attribution& attribution, Projection& projection) {
   constexpr int64_t kLeastShare = 100;  // a hundredth of the step
   const lower::Target target = lower::make_target(machine, of.placement.ranks_per_chip);
   std::map<std::string, std::pair<lower::Guess, int64_t>> times;
@@ -301,7 +300,7 @@ Run project_step(const Workloads& workloads, const machine::Machine& machine,
   if (options.progress) ++options.progress->done;
   const Sweep sweep(*simulated.timeline);
 
-  Run run{workloads,         machine, simulated.roles, of.placement, simulated.cohorts,
+  Run run{workloads,          machine, simulated.roles, of.placement, simulated.cohorts,
           simulated.timeline, {}};
   Projection& projection = run.projection;
   add_identity(of, machine, simulated, projection);

@@ -20,9 +20,9 @@ void check_one_job(const Workloads& workloads) {
   TRN_CHECK(!workloads.empty(), project, "a projection of no Workload", "give at least one");
   for (const auto& workload : workloads) {
     TRN_CHECK(workload->world_size == workloads[0]->world_size, project,
-              "role " + workload->role + " is of a job of " +
-                  std::to_string(workload->world_size) + " ranks, role " + workloads[0]->role +
-                  " of one of " + std::to_string(workloads[0]->world_size),
+              "role " + workload->role + " is of a job of " + std::to_string(workload->world_size) +
+                  " ranks, role " + workloads[0]->role + " of one of " +
+                  std::to_string(workloads[0]->world_size),
               "give the Workloads of one run");
     TRN_CHECK(workloads.size() == 1 || workload->played_by, project,
               "role " + workload->role + " does not say which ranks play it",

@@ -13,8 +13,8 @@
 namespace trnsim::project {
 
 // A script that formed no process group was recorded as a world of one rank, and uses one however
-// many chips were asked for. Throws ProjectError when Workloads are not of one job, or the placement
-// holds another number of ranks.
+// many chips were asked for. Throws ProjectError when Workloads are not of one job, or the
+// placement holds another number of ranks.
 Case make_case(const Workloads& workloads, const ProjectOptions& options);
 
 // The same step in every role: whole step `asked` from 0, or with -1 the one that is measured of

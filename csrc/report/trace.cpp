@@ -88,8 +88,8 @@ std::string slice_name(const lower::Program& program, const lower::Task& task) {
   return task.kind == TaskKind::compute ? op : std::string(task_kind_name(task.kind)) + " " + op;
 }
 
-TraceWriter::Notes slice_notes(const workload::Workload& workload,
-                               const lower::Program& program, const lower::Task& task) {
+TraceWriter::Notes slice_notes(const workload::Workload& workload, const lower::Program& program,
+                               const lower::Task& task) {
   TraceWriter::Notes notes;
   if (task.kind == TaskKind::call) {
     const lower::CallTemplate& call = program.calls[size_t(task.call)];

@@ -4,8 +4,8 @@
 // Trace: a run as Perfetto shows it. A process is a rank and its chip; its threads are the host,
 // the engines, the DMA queue and the collective streams; one more process holds the links that
 // leave or enter those chips, as counters of load in percent of the link. The memory counter is the
-// sum of live tensors of the captured rank of a role, at the start of the op that each allocation stands
-// before.
+// sum of live tensors of the captured rank of a role, at the start of the op that each allocation
+// stands before.
 //
 // The load of a link is constant over a phase of a transfer: its bytes there over the phase's time.
 #pragma once

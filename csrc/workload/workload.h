@@ -297,8 +297,9 @@ struct Step {
   bool sets_up = false;        // DDP lays its buckets anew in it
 };
 // A step ends when the last optimizer that stepped returned and the next forward begins (in a stage
-// of a pipeline: the first message comes), or the script ends. Without any optimizer step, everything is one step. Where the script marks steps
-// itself (torch.trn.step), its marks alone end steps.
+// of a pipeline: the first message comes), or the script ends. Without any optimizer step,
+// everything is one step. Where the script marks steps itself (torch.trn.step), its marks alone end
+// steps.
 std::vector<Step> find_steps(const Workload& workload);
 // The measured step: the second whole step, or the next that sets nothing up; where there is none,
 // the second, or the only one. `asked` >= 0 chooses among the whole ones (0-based). Without a whole

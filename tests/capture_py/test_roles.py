@@ -87,7 +87,7 @@ def test_every_stage_of_a_chain_is_captured():
 
 def test_replicas_of_a_pipeline_are_moved_along_and_looked_at():
     def script(rank, ranks):
-        stage, replica = divmod(rank, ranks // 4)
+        stage = rank // (ranks // 4)
         x = compute(times=stage + 1)
         if stage > 0:
             dist.recv(x, rank - ranks // 4)
@@ -180,3 +180,8 @@ def test_ranks_that_ran_another_number_of_steps_are_named():
 
     with pytest.raises(CaptureError, match="number of whole steps: a has 2, b has 1"):
         Uneven(all_reduce, 4)
+
+
+def test_objects_of_another_rank_are_refused():
+    with job(2, "phantom", 1), pytest.raises(CaptureError, match="recv_object_list: the objects"):
+        dist.recv_object_list([None], src=0)

@@ -109,7 +109,9 @@ def test_a_heavy_stage_sets_the_pace_and_the_verdict_on_memory():
     m, heavy = 8, 3
     even = project(pipeline(4, single(ScheduleGPipe), m, **LARGE), overrides=FREE).figures
     layers = {"layers": lambda stage: heavy if stage == 1 else 1}
-    uneven = project(pipeline(4, single(ScheduleGPipe), m, **layers, **LARGE), overrides=FREE).figures
+    uneven = project(
+        pipeline(4, single(ScheduleGPipe), m, **layers, **LARGE), overrides=FREE
+    ).figures
     one = even.step_ps / (m + 3)
     assert uneven.step_ps == pytest.approx((3 + heavy + (m - 1) * heavy) * one, rel=CLOSE)
     peaks = {role.name: role.memory_peak_bytes for role in uneven.roles}

@@ -102,6 +102,16 @@ class Children:
             flush=True,
         )
 
+    def tidy(self) -> None:
+        """Removes logs that nothing was written to, and their folder when it is empty."""
+        if self.logs is None:
+            return
+        for log in self.logs.glob("rank*.log"):
+            if log.stat().st_size == 0:
+                log.unlink()
+        if not any(self.logs.iterdir()):
+            self.logs.rmdir()
+
     # --- processes -------------------------------------------------------------------------------
 
     def _run_all(self, ranks: list[int], only_compared: bool) -> dict[int, Workload]:
@@ -155,6 +165,7 @@ class Children:
             log = self._log(request.rank)
             lines = log.read_text(errors="replace").split("\n")
             last = next((line.strip() for line in reversed(lines) if line.strip()), "no output")
+            last = last.removeprefix(f"[rank{request.rank}]: ")  # as torch marks exceptions
             raise CaptureError(
                 f"the script failed as rank {request.rank} with exit code {process.returncode}: "
                 f"{last[:200]} (its output is in {log})"

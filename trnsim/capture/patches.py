@@ -90,6 +90,8 @@ LATE = (
     ),
 )
 
+_OBJECTS_OF = "it would unpickle bytes that nobody knows"
+
 
 def during_capture(hooks: Hooks) -> tuple[Patch, ...]:
     """The replacements that tell ``hooks`` what happens, and keep a script in one process."""
@@ -129,6 +131,13 @@ def during_capture(hooks: Hooks) -> tuple[Patch, ...]:
             "compile",
             uncompiled,
             "torch's compilers write code for devices that they know",
+        ),
+        Patch("torch.distributed", "recv_object_list", process_group.refused_objects, _OBJECTS_OF),
+        Patch(
+            "torch.distributed.distributed_c10d",
+            "recv_object_list",
+            process_group.refused_objects,
+            _OBJECTS_OF,
         ),
         Patch("torch.multiprocessing", "spawn", launch.start_in_process, _LAUNCH),
         Patch("torch.multiprocessing.spawn", "spawn", launch.start_in_process, _LAUNCH),

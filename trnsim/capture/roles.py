@@ -267,8 +267,9 @@ def _spread(found: list[Role], ranks: Iterable[int], world: int) -> list[Role]:
 
 
 def as_workloads(roles: list[Role]) -> list[Workload]:
-    """Their Workloads, each with its name and its ranks."""
+    """Their Workloads, each with its name, and its ranks where there are several."""
     for role in roles:
         role.workload.role = f"rank{role.workload.rank}"
-        role.workload.played_by = _core.pattern_of_ranks(role.ranks)
+        if len(roles) > 1:
+            role.workload.played_by = _core.pattern_of_ranks(role.ranks)
     return [role.workload for role in roles]

@@ -179,6 +179,7 @@ def _roles(
     )  # fmt: skip
     roles = finder.find(first)
     children.check_first(first.rank, captured.shapes.taken)
+    children.tidy()
     first.notes = [*first.notes, *finder.notes]
     return as_workloads(roles)
 

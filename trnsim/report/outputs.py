@@ -32,7 +32,7 @@ def write_outputs(
         projection: of trnsim.project.
         directory: made when it is not there.
         trace_ranks: the ranks that timeline and trace show; one of each role when None, since all
-            ranks of a role do the same.
+            ranks of a role do the same, as far as a browser opens that.
 
     Returns:
         The paths, in the order above.
@@ -66,9 +66,14 @@ def write_outputs(
 
 
 def _captured_ranks(projection: Projection) -> list[int]:
+    from trnsim import _core
+
     if projection.figures.ranks == 1:
         return [0]
-    return sorted(workload.rank for workload in projection.workloads)
+    ranks = sorted(workload.rank for workload in projection.workloads)
+    while len(ranks) > 1 and _core.estimate_trace_bytes(projection.run, ranks) > MAX_TRACE_BYTES:
+        ranks = ranks[: len(ranks) // 2]
+    return ranks
 
 
 def _write(path: Path, write: Callable[[Path], Any]) -> None:

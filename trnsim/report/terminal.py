@@ -316,7 +316,9 @@ def _roles(projection: Projection, console: Console) -> None:
     if len(p.roles) < 2:
         return
     _heading(console, "Roles (ranks that do the same)")
-    table = _table(console, ("", "left"), ("ranks", "right"), ("peak memory", "right"), ("", "left"))
+    table = _table(
+        console, ("", "left"), ("ranks", "right"), ("peak memory", "right"), ("", "left")
+    )
     for role in p.roles:
         table.add_row(
             role.name,

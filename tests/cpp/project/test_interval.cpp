@@ -46,9 +46,9 @@ workload::Workload with_groups(std::vector<std::pair<const char*, int64_t>> grou
 
 TEST(DataParallelDegree, ComesFromTheNamesOfGroups) {
   std::vector<lower::Guess> guesses;
-  const workload::Step none{};
   const auto degree = [&](const workload::Workload& w, int64_t ranks) {
-    return data_parallel_degree(w, none, ranks, guesses).value_or(-1);
+    const CaseRole role{std::make_shared<const workload::Workload>(w), {}, {}};
+    return data_parallel_degree(role, ranks, guesses).value_or(-1);
   };
   EXPECT_EQ(degree(with_groups({}), 1), 1);
   EXPECT_EQ(degree(with_groups({{"", 16}, {"mesh_dp", 4}, {"mesh_tp", 4}}), 16), 4);
@@ -57,21 +57,50 @@ TEST(DataParallelDegree, ComesFromTheNamesOfGroups) {
   EXPECT_EQ(degree(with_groups({{"", 16}, {"mesh_tp", 4}}), 16), -1);
 }
 
-TEST(DataParallelDegree, IsTheWorldWhenGradientsAreReducedOverIt) {
-  workload::Workload workload = with_groups({{"", 16}});
-  workload.calls.push_back({});
+// One all-reduce of one storage over the last of the groups.
+workload::Workload with_reduction(workload::Workload workload, workload::Phase phase,
+                                  workload::StorageKind kind) {
+  workload::Call call;
+  call.group = int32_t(workload.groups.size()) - 1;
+  workload.calls.push_back(call);
+  workload.storages.push_back({1024, 0, -1, kind});
+  workload.uses.push_back({0, 0});
   workload::Record record;
   record.kind = workload::RecordKind::call;
   record.payload = 0;
-  record.phase = workload::Phase::backward;
+  record.phase = phase;
+  record.uses_count = 1;
   workload.records.push_back(record);
+  return workload;
+}
+
+TEST(DataParallelDegree, IsTheWorldWhenGradientsAreReducedOverIt) {
   std::vector<lower::Guess> guesses;
-  const workload::Step step{0, 1, 0, true, false};
-  EXPECT_EQ(data_parallel_degree(workload, step, 16, guesses).value_or(-1), 16);
+  const auto degree = [&](workload::Phase phase) {
+    const auto reduces =
+        with_reduction(with_groups({{"", 16}}), phase, workload::StorageKind::gradient);
+    const CaseRole role{
+        std::make_shared<const workload::Workload>(reduces), {0, 1, 0, true, false}, {}};
+    return data_parallel_degree(role, 16, guesses).value_or(-1);
+  };
+  EXPECT_EQ(degree(workload::Phase::backward), 16);
   ASSERT_EQ(guesses.size(), 1u);
   EXPECT_EQ(guesses[0].value, "16");
-  workload.records[0].phase = workload::Phase::forward;
-  EXPECT_FALSE(data_parallel_degree(workload, step, 16, guesses).has_value());
+  EXPECT_EQ(degree(workload::Phase::forward), -1);
+}
+
+TEST(DataParallelDegree, IsThatOfAStageWhenGradientsAreReducedOverIt) {
+  std::vector<lower::Guess> guesses;
+  const auto degree = [&](workload::StorageKind kind, int64_t replicas) {
+    const auto reduces =
+        with_reduction(with_groups({{"", 16}, {"1", 4}}), workload::Phase::backward, kind);
+    const CaseRole role{
+        std::make_shared<const workload::Workload>(reduces), {0, 1, 0, true, false}, {}};
+    return data_parallel_degree(role, replicas, guesses).value_or(-1);
+  };
+  EXPECT_EQ(degree(workload::StorageKind::communication, 4), 4);  // a bucket of DDP's
+  EXPECT_EQ(degree(workload::StorageKind::parameter, 4), -1);     // whatever that is
+  EXPECT_EQ(degree(workload::StorageKind::communication, 8), -1);
 }
 
 }  // namespace
