@@ -178,7 +178,7 @@ def test_ranks_that_ran_another_number_of_steps_are_named():
                     torch.trn.step()
             return captured.workload
 
-    with pytest.raises(CaptureError, match="number of whole steps: a has 2, b has 1"):
+    with pytest.raises(CaptureError, match="rank 3 ran 1 whole steps, and step 1"):
         Uneven(all_reduce, 4)
 
 

@@ -153,8 +153,17 @@ class Finder:
 
     def _fetch(self, ranks: Iterable[int]) -> None:
         unknown = sorted(set(ranks) - set(self._known))
-        if unknown:
-            self._known |= self._capture(unknown, False)
+        if not unknown:
+            return
+        captured = self._capture(unknown, False)
+        for rank, workload in captured.items():
+            count = _count_whole(workload)
+            if count <= self._index:
+                raise CaptureError(
+                    f"rank {rank} ran {count} whole steps, and step {self._index} of rank 0 is to "
+                    "be measured: let every rank run the same steps, or choose one by --step"
+                )
+        self._known |= captured
 
     def _differences(self, a: int, b: int) -> list[str]:
         if (a, b) not in self._compared:
@@ -226,8 +235,12 @@ def _index_of(workload: Workload, asked: int) -> int:
     return next((i for i, each in enumerate(whole) if each.begin == step.begin), -1)
 
 
+def _count_whole(workload: Workload) -> int:
+    return sum(step.whole for step in workload.find_steps())
+
+
 def _differences(a: Workload, b: Workload, index: int) -> list[str]:
-    counts = [sum(step.whole for step in each.find_steps()) for each in (a, b)]
+    counts = [_count_whole(each) for each in (a, b)]
     if index >= 0 and min(counts) <= index:
         return [f"number of whole steps: a has {counts[0]}, b has {counts[1]}"]
     return a.compare_step(a.choose_step(index), b, b.choose_step(index), 1)
