@@ -212,6 +212,7 @@ def main(path: str) -> None:
         request.script, request.arguments, is_module=request.is_module,
         world=job.world(request.rank), mode=request.mode, capacity_bytes=job.capacity_bytes,
         no_oom=request.no_oom, stop_after_step=request.stop_after_step, shapes=shapes,
+        others_follow=True,
     )  # fmt: skip
     if captured.exit_code != 0:
         sys.exit(captured.exit_code)

@@ -160,6 +160,7 @@ def run_script(
     no_oom: bool = False,
     stop_after_step: int | None = None,
     shapes: pipelining.Shapes | None = None,
+    others_follow: bool = False,
 ) -> CaptureResult:
     """Runs a script as ``python`` would, as ``__main__``, on the simulated device.
 
@@ -173,6 +174,7 @@ def run_script(
         stop_after_step: end the script after so many whole steps, or with 0 after the one that is
             measured by default; its ``finally`` blocks run.
         shapes: what stages of a pipeline have said to each other; it takes what they say.
+        others_follow: the ranks that it exchanges messages with are captured too.
 
     Raises:
         CaptureError: when there is no such script, or it ran to its end and no op ran on the
@@ -191,7 +193,7 @@ def run_script(
     finally:
         work = _torch.work_count()
         seen = [] if work else _devices_of_tensors(hooks)
-        workload = stop_capture(others_follow=True)
+        workload = stop_capture(others_follow)
         if dist.is_initialized():
             dist.destroy_process_group()
         run.restore()

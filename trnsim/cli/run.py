@@ -160,6 +160,7 @@ def _capture(
         capacity_bytes=job.capacity_bytes,
         no_oom=no_oom,
         stop_after_step=stop_after_step,
+        others_follow=True,
     )
 
 
