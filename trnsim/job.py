@@ -38,13 +38,13 @@ class Job:
 
         _core.check_scenario(slow_chips, faults, self.machine, self.placement)
 
-    def world(self) -> World:
-        """The job as a script sees it. Imports torch."""
+    def world(self, rank: int = 0) -> World:
+        """The job as a script sees it that runs as `rank`. Imports torch."""
         from trnsim.capture.world import World
 
         place = self.placement
         return World(
-            rank=0,
+            rank=rank,
             world_size=place.ranks,
             ranks_per_server=place.ranks_per_server,
             chips=place.chips,

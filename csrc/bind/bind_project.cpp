@@ -74,10 +74,16 @@ std::vector<std::array<std::string, 3>> guesses_of(const Projection& projection)
 }
 
 void bind_projection(py::module_& module) {
+  py::class_<project::RoleFigures>(module, "RoleFigures", "Ranks that run the same thing.")
+      .def_readonly("name", &project::RoleFigures::name)
+      .def_readonly("ranks", &project::RoleFigures::ranks)
+      .def_readonly("rank_count", &project::RoleFigures::rank_count)
+      .def_readonly("memory_peak_bytes", &project::RoleFigures::memory_peak_bytes);
   py::class_<Projection>(module, "Projection")
       .def_readonly("machine", &Projection::machine)
       .def_readonly("mode", &Projection::mode)
-      .def_readonly("role", &Projection::role)
+      .def_readonly("roles", &Projection::roles)
+      .def_readonly("memory_role", &Projection::memory_role)
       .def_readonly("chips", &Projection::chips)
       .def_readonly("chips_used", &Projection::chips_used)
       .def_readonly("ranks", &Projection::ranks)
@@ -135,7 +141,9 @@ void bind_projection(py::module_& module) {
       .def_readonly("seed", &Projection::seed);
 }
 
-std::shared_ptr<Run> run_project(std::shared_ptr<workload::Workload> workload,
+using WorkloadPointer = std::shared_ptr<workload::Workload>;
+
+std::shared_ptr<Run> run_project(const std::vector<WorkloadPointer>& workloads,
                                  const machine::Machine& machine,
                                  const machine::Placement& placement, int64_t step,
                                  int64_t tokens_per_step, int64_t samples_per_step, int64_t top,
@@ -161,7 +169,8 @@ std::shared_ptr<Run> run_project(std::shared_ptr<workload::Workload> workload,
     options.process = process;
     options.processes = processes;
   }
-  return std::make_shared<Run>(project::project_step(std::move(workload), machine, options));
+  return std::make_shared<Run>(
+      project::project_step({workloads.begin(), workloads.end()}, machine, options));
 }
 
 py::dict task_columns(const Run& run, const std::vector<int64_t>& ranks) {
@@ -194,17 +203,30 @@ void bind_project(py::module_& module) {
       .def_readonly("projection", &Run::projection)
       .def_readonly("machine", &Run::machine)
       .def_property_readonly(
-          "workload",
-          [](const Run& run) { return std::const_pointer_cast<workload::Workload>(run.workload); })
+          "workloads",
+          [](const Run& run) {
+            std::vector<WorkloadPointer> workloads;
+            for (const auto& workload : run.workloads) {
+              workloads.push_back(std::const_pointer_cast<workload::Workload>(workload));
+            }
+            return workloads;
+          })
       .def_property_readonly(
-          "program",
-          [](const Run& run) { return std::const_pointer_cast<lower::Program>(run.program); })
+          "programs",
+          [](const Run& run) {
+            std::vector<std::shared_ptr<lower::Program>> programs;
+            for (const auto& role : run.roles) {
+              programs.push_back(std::const_pointer_cast<lower::Program>(role.program));
+            }
+            return programs;
+          },
+          "One a role, in the order of the Workloads.")
       .def_property_readonly(
           "timeline",
           [](const Run& run) { return std::const_pointer_cast<simulate::Timeline>(run.timeline); })
       .def_readonly("cohorts", &Run::cohorts)
       .def("task_columns", task_columns, py::arg("ranks"));
-  module.def("project_step", run_project, py::arg("workload"), py::arg("machine"),
+  module.def("project_step", run_project, py::arg("workloads"), py::arg("machine"),
              py::arg("placement"), py::arg("step"), py::arg("tokens_per_step"),
              py::arg("samples_per_step"), py::arg("top"), py::arg("advise"), py::arg("interval"),
              py::arg("fold"), py::arg("step_mode"), py::arg("slow_chips"), py::arg("faults"),

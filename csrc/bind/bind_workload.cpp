@@ -9,6 +9,8 @@
 #include <pybind11/numpy.h>
 #include <pybind11/stl.h>
 
+#include <set>
+
 #include "base/error.h"
 #include "base/hash.h"
 #include "bind/bind.h"
@@ -70,6 +72,29 @@ void add_scalars(Workload& workload, size_t index,
   }
 }
 
+std::vector<std::pair<int32_t, int64_t>> peers_in_step(const Workload& workload, const Step& step) {
+  std::set<std::pair<int32_t, int64_t>> peers;
+  for (int64_t i = step.begin; i < step.end; ++i) {
+    const Record& record = workload.records[size_t(i)];
+    if (record.kind != RecordKind::call) continue;
+    const Call& call = workload.calls[size_t(record.payload)];
+    const bool is_message = call.kind == CallKind::send || call.kind == CallKind::recv;
+    if (is_message) peers.emplace(call.group, call.peer);
+  }
+  return {peers.begin(), peers.end()};
+}
+
+std::vector<int64_t> ranks_of_pattern(const std::string& text) {
+  const RankPattern pattern = RankPattern::parse(text);
+  std::vector<int64_t> ranks;
+  for (int64_t i = 0; i < pattern.size(); ++i) ranks.push_back(pattern.rank_at(i));
+  return ranks;
+}
+
+std::string pattern_of_ranks(const std::vector<int64_t>& ranks) {
+  return RankPattern::of(ranks).text();
+}
+
 py::dict by_kind(const MemoryPeak& peak) {
   py::dict out;
   for (int i = 0; i < kStorageKindCount; ++i)
@@ -98,6 +123,8 @@ void bind_parts(py::module_& module) {
 void bind_workload(py::module_& module) {
   bind_parts(module);
   module.def("workload_enum_names", workload_enum_names);
+  module.def("ranks_of_pattern", ranks_of_pattern, py::arg("pattern"));
+  module.def("pattern_of_ranks", pattern_of_ranks, py::arg("ranks"));
   py::class_<Workload, WorkloadPointer>(module, "Workload",
                                         "What a script asked of the device: ops, tensors, "
                                         "collectives, streams; no hardware in it.")
@@ -113,6 +140,8 @@ void bind_workload(py::module_& module) {
       .def_property_readonly("hash", [](const Workload& w) { return hex16(hash_workload(w)); })
       .def("compare", compare_workloads, py::arg("other"), py::arg("limit") = 20,
            "One line a difference, at most `limit`; empty when equal.")
+      .def("compare_step", compare_steps, py::arg("step"), py::arg("other"), py::arg("other_step"),
+           py::arg("limit") = 20, "The same of two ranks' steps, but for where the ranks are.")
       .def("print_record", print_record, py::arg("record"))
       .def("print_records", print_range, py::arg("begin"), py::arg("end"))
       .def("find_steps", find_steps)
@@ -134,6 +163,17 @@ void bind_workload(py::module_& module) {
                              [](const Workload& w) { return w.signatures.size(); })
       .def_property_readonly("call_count", [](const Workload& w) { return w.calls.size(); })
       .def_readwrite("role", &Workload::role)
+      .def_property(
+          "played_by",
+          [](const Workload& w) {
+            return w.played_by ? std::optional(w.played_by->text()) : std::nullopt;
+          },
+          [](Workload& w, const std::optional<std::string>& ranks) {
+            w.played_by = ranks ? std::optional(RankPattern::parse(*ranks)) : std::nullopt;
+          },
+          "The ranks that play the role, as groups are written; None: every rank of the world.")
+      .def("peers_in_step", peers_in_step, py::arg("step"),
+           "(group, rank) of everybody that it exchanges messages with.")
       .def_readwrite("rank", &Workload::rank)
       .def_readwrite("world_size", &Workload::world_size)
       .def_readwrite("ranks_per_server", &Workload::ranks_per_server)

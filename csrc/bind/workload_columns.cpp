@@ -152,6 +152,21 @@ void read_splits(Workload& workload, const py::dict& table) {
     workload.calls[i].splits.assign(values.begin() + offsets[i], values.begin() + offsets[i + 1]);
 }
 
+// Files of before point-to-point messages have neither batches nor ranks of a role.
+void read_batches(Workload& workload, const py::dict& table) {
+  if (!table.contains("batch")) return;
+  const auto batches = table["batch"].cast<std::vector<int32_t>>();
+  TRN_CHECK(batches.size() == workload.calls.size(), workload,
+            "column 'batch' has another length than its table");
+  for (size_t i = 0; i < batches.size(); ++i) workload.calls[i].batch = batches[i];
+}
+
+void read_players(Workload& workload, const py::dict& scalars) {
+  if (!scalars.contains("ranks")) return;
+  const auto text = scalars["ranks"].cast<std::string>();
+  if (!text.empty()) workload.played_by = RankPattern::parse(text);
+}
+
 std::vector<std::string> texts(const py::dict& tables, const char* table, const char* column) {
   return get(get(tables, table), column).cast<std::vector<std::string>>();
 }
@@ -164,6 +179,7 @@ py::dict workload_to_columns(const Workload& workload) {
   use_fields(Write(workload.uses, uses));
   call_fields(Write(workload.calls, calls));
   write_splits(workload, calls);
+  Write(workload.calls, calls)("batch", &Call::batch);
   storage_fields(Write(workload.storages, storages));
   allocation_fields(Write(workload.allocations, allocations));
   std::vector<std::string> signature_texts, group_names, group_ranks;
@@ -180,6 +196,7 @@ py::dict workload_to_columns(const Workload& workload) {
   groups["ranks"] = group_ranks;
   py::dict scalars;
   facts(workload, [&](const char* name, const auto& value) { scalars[name] = value; });
+  scalars["ranks"] = workload.played_by ? workload.played_by->text() : std::string();
   using namespace py::literals;
   return py::dict("records"_a = records, "uses"_a = uses, "calls"_a = calls,
                   "storages"_a = storages, "allocations"_a = allocations,
@@ -193,6 +210,7 @@ std::shared_ptr<Workload> workload_from_columns(const py::dict& tables) {
   use_fields(Read(workload->uses, get(tables, "uses")));
   call_fields(Read(workload->calls, get(tables, "calls")));
   read_splits(*workload, get(tables, "calls"));
+  read_batches(*workload, get(tables, "calls"));
   storage_fields(Read(workload->storages, get(tables, "storages")));
   allocation_fields(Read(workload->allocations, get(tables, "allocations")));
   for (const std::string& text : texts(tables, "signatures", "text"))
@@ -209,6 +227,7 @@ std::shared_ptr<Workload> workload_from_columns(const py::dict& tables) {
   facts(*workload, [&](const char* name, auto& value) {
     value = get(scalars, name).cast<std::remove_reference_t<decltype(value)>>();
   });
+  read_players(*workload, scalars);
   check_workload(*workload);
   return workload;
 }

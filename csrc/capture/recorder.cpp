@@ -550,6 +550,12 @@ int64_t work_count() {
   return std::count_if(all.workload.records.begin(), all.workload.records.end(), is_work);
 }
 
+int32_t next_call() {
+  Recorder& all = recorder();
+  const std::lock_guard lock(all.mutex);
+  return int32_t(all.workload.calls.size());
+}
+
 void set_parameter_count(int64_t count) {
   Recorder& all = recorder();
   const std::lock_guard lock(all.mutex);

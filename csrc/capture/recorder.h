@@ -48,6 +48,7 @@ void record_op(int32_t signature, std::span<const at::Tensor> inputs,
 // inputs are read and outputs written by the message; returns the call's index for record_wait.
 int32_t record_call(const workload::Call& call, std::span<const at::Tensor> inputs,
                     std::span<const at::Tensor> outputs);
+int32_t next_call();  // the index that the next message will have
 void record_wait(int32_t call);
 void record_host_read(std::span<const at::Tensor> inputs, bool answered_by_policy);
 void record_event(int64_t event_id, int32_t stream);
@@ -72,7 +73,7 @@ std::string module_path();  // of this thread's innermost module, "" outside of 
 int64_t module_depth();
 void push_recomputation();  // inside a checkpointed function that runs again
 void pop_recomputation();
-void push_optimizer();      // inside optimizer.step()
+void push_optimizer();  // inside optimizer.step()
 void pop_optimizer();
 // A compiled region of this thread, until end_region, which also undoes what was pushed inside and
 // is missing its pop, as after an exception. `trains`: autograd will walk it back as one node,

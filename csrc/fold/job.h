@@ -9,7 +9,9 @@
 // A role's group is that of its captured rank. Every other rank of the role has the same group
 // moved along; moved so, the group's ranks that play the role tile the role's ranks (the smallest
 // rank that is not covered yet can only be the smallest member of its group, so the tiling is
-// unique). Groups of several roles that hold the same ranks in the same order under one name are
+// unique). Where that cannot be, as where one rank of a group
+// plays a role of its own, the groups of the role are those of a tiling of all ranks. Groups of
+// several roles that hold the same ranks in the same order under one name are
 // one communicator. A message to the member k places on in the group is one to the member k places
 // on from every rank of the role, cyclically.
 #pragma once

@@ -100,6 +100,31 @@ class LayoutMaker {
     return shifts;
   }
 
+  // The same where the group's members in the role do not tile it, as where one rank of a group
+  // plays another role: the groups of all ranks, of which those are kept that hold some of the
+  // role.
+  std::optional<std::vector<int32_t>> tile_all(int32_t role, const Members& places) const {
+    const int32_t least = *std::min_element(places.begin(), places.end());
+    std::vector<bool> covered(size_t(layout_.size), false);
+    std::vector<int32_t> shifts;
+    bool is_there = false;
+    for (int32_t at = 0; at < layout_.size; ++at) {
+      if (covered[size_t(at)]) continue;
+      const int32_t shift = at - least;
+      bool is_ours = false;
+      for (const int32_t member : places) {
+        const int64_t moved = int64_t(member) + shift;
+        if (moved < 0 || moved >= layout_.size || covered[size_t(moved)]) return {};
+        covered[size_t(moved)] = true;
+        is_ours |= layout_.role_of[size_t(moved)] == role;
+      }
+      if (is_ours) shifts.push_back(shift);
+      is_there |= shift == 0;
+    }
+    if (!is_there) return {};
+    return shifts;
+  }
+
   bool form_family(int32_t role, int32_t slot) {
     if (formed_[size_t(slot)]) return true;
     formed_[size_t(slot)] = true;
@@ -109,7 +134,8 @@ class LayoutMaker {
     Members places;
     bool is_across = false;
     const bool fits = find_places(ranks, program_of(role).rank, places, is_across);
-    const auto shifts = fits ? tile(role, places) : std::nullopt;
+    auto shifts = fits ? tile(role, places) : std::nullopt;
+    if (!shifts && is_whole() && fits) shifts = tile_all(role, places);
     if (!shifts) {
       TRN_CHECK(!is_whole(), simulate,
                 "group '" + group.name + "' of ranks " + group.ranks.text() +
@@ -125,7 +151,7 @@ class LayoutMaker {
       for (const int64_t rank : ranks) members.push_back(int32_t(rank) + shift);
       const int32_t index = tile_of(slot, is_across, std::move(members), name, role);
       for (const int32_t at : places) {
-        if (layout_.role_of[size_t(at)] != role) continue;
+        if (layout_.role_of[size_t(at + shift)] != role) continue;
         layout_.tile_of_slot[size_t(at + shift)][size_t(slot)] = index;
       }
     }

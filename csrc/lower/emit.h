@@ -11,6 +11,9 @@
 //
 // Eager. The host launches ops in record order, a captured graph as one; a kernel waits for its
 // launch and for the kernel before it on its stream.
+//
+// Messages of one batch arrive once: at the head of all queues that the batch names, when what any
+// of them waits for is there. The batch ends with its last pair, and holds its queues until then.
 #pragma once
 
 #include "lower/builder.h"
@@ -32,6 +35,23 @@ struct Emission {
   // For each unit that is a call: its template and queue.
   std::vector<int32_t> call_template;
   std::vector<Queue> call_queue;
+};
+
+// How many units from `index` on are calls that arrive together: a batch, or one call alone.
+size_t batch_size(const Emission& emission, size_t index);
+
+struct Arrival {
+  int32_t queue = 0, call = 0;  // of the Program
+  std::vector<Dep> deps;
+};
+
+class Arrivals {
+ public:
+  // The tasks of calls that arrive together, in order.
+  std::vector<int32_t> emit(Builder& builder, const std::vector<Arrival>& together);
+
+ private:
+  std::map<int32_t, std::vector<int32_t>> holding_;  // queue -> the batch that it ended with
 };
 
 void emit_graphs(const Emission& emission, Builder& builder);

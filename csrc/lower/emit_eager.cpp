@@ -24,13 +24,15 @@ class EagerEmitter {
   }
 
   void run() {
-    for (size_t i = 0; i < plan_.units.size(); ++i) {
+    size_t count = 1;
+    for (size_t i = 0; i < plan_.units.size(); i += count) {
+      count = batch_size(emission_, i);
       switch (plan_.units[i].kind) {
         case UnitKind::ops:
           emit_kernel(i);
           break;
         case UnitKind::call:
-          emit_call(i);
+          emit_calls(i, count);
           break;
         case UnitKind::host_wait:
           emit_host_wait(i);
@@ -78,13 +80,17 @@ class EagerEmitter {
     last_[unit.stream] = done_[index];
   }
 
-  // The library's stream waits for the caller's; the caller's goes on until a wait.
-  void emit_call(size_t index) {
-    const Unit& unit = plan_.units[index];
-    const Queue& queue = emission_.call_queue[index];
-    const std::vector<Dep> deps = deps_of(unit);
-    done_[index] = builder_.call_task(builder_.queue(queue.kind, queue.index),
-                                      emission_.call_template[index], deps);
+  // The library's stream waits for the caller's; the caller's goes on until a wait. A batch is one
+  // launch.
+  void emit_calls(size_t first, size_t count) {
+    std::vector<Arrival> together;
+    for (size_t i = first; i < first + count; ++i) {
+      const Queue& queue = emission_.call_queue[i];
+      together.push_back({builder_.queue(queue.kind, queue.index), emission_.call_template[i], {}});
+    }
+    together.front().deps = deps_of(plan_.units[first]);
+    const std::vector<int32_t> tasks = arrivals_.emit(builder_, together);
+    for (size_t i = 0; i < count; ++i) done_[first + i] = tasks[i];
   }
 
   void emit_host_wait(size_t index) {
@@ -109,6 +115,7 @@ class EagerEmitter {
   std::map<int32_t, int32_t> last_;  // last kernel of each stream
   int32_t host_ = 0, tensor_ = 0, vector_ = 0;
   int32_t launched_ = -1, region_ = -1;  // the last launch, and the captured graph it was for
+  Arrivals arrivals_;
 };
 
 }  // namespace

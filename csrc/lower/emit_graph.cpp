@@ -32,19 +32,24 @@ class GraphEmitter {
         groups_[i] = cost_group(plan_, int32_t(i), workload_, target_);
       }
     }
-    for (size_t i = 0; i < plan_.units.size(); ++i) emit(int32_t(i));
+    for (size_t i = 0; i < plan_.units.size();) {
+      const size_t count = batch_size(emission_, i);
+      emit(int32_t(i), int32_t(count));
+      i += count;
+    }
   }
 
  private:
   const machine::NeuronCore& core() const { return target_.core(); }
   const Unit& unit(int32_t index) const { return plan_.units[size_t(index)]; }
 
-  void emit(int32_t index) {
+  // Of a call, with the others of its batch.
+  void emit(int32_t index, int32_t count) {
     switch (unit(index).kind) {
       case UnitKind::ops:
         return emit_ops(index);
       case UnitKind::call:
-        return emit_call(index);
+        return emit_calls(index, count);
       case UnitKind::host_wait:
         return emit_host_wait(index);
     }
@@ -198,18 +203,28 @@ class GraphEmitter {
     return builder_.task(TaskKind::store, dma_, store_ps + drain_ps, op_index(index), deps);
   }
 
-  void emit_call(int32_t index) {
-    launch(unit(index).graph);
+  void emit_calls(int32_t first, int32_t count) {
+    std::vector<Arrival> together;
+    for (int32_t i = first; i < first + count; ++i) {
+      launch(unit(i).graph);
+      const Queue& queue = emission_.call_queue[size_t(i)];
+      together.push_back({builder_.queue(queue.kind, queue.index),
+                          emission_.call_template[size_t(i)], deps_of_call(i)});
+    }
+    const std::vector<int32_t> tasks = arrivals_.emit(builder_, together);
+    for (int32_t i = 0; i < count; ++i) {
+      tasks_[size_t(first + i)].computed = tasks_[size_t(first + i)].done = tasks[size_t(i)];
+    }
+  }
+
+  std::vector<Dep> deps_of_call(int32_t index) const {
     std::vector<Dep> deps{{launch_, DepKind::end, 0}};
     for (const int32_t value : unit(index).reads) {
       const int32_t producer = value < 0 ? -1 : plan_.values[size_t(value)].producer;
       if (producer >= 0 && producer != index) deps.push_back(after(producer, drain(producer)));
     }
     for (const int32_t fence : unit(index).fences) deps.push_back(after(fence, 0));
-    const Queue& queue = emission_.call_queue[size_t(index)];
-    const int32_t task = builder_.call_task(builder_.queue(queue.kind, queue.index),
-                                            emission_.call_template[size_t(index)], deps);
-    tasks_[size_t(index)].computed = tasks_[size_t(index)].done = task;
+    return deps;
   }
 
   int64_t drain(int32_t producer) const {
@@ -242,6 +257,7 @@ class GraphEmitter {
   std::vector<GroupCost> groups_;
   int32_t host_ = 0, dma_ = 0;
   std::array<int32_t, 4> engines_{};
+  Arrivals arrivals_;
   int32_t launched_ = -1, launch_ = -1;
   std::array<int32_t, 2> last_ops_{-1, -1};  // ends of ops i-2 and i-1 of this graph
 };

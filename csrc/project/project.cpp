@@ -5,8 +5,10 @@
 #include <algorithm>
 #include <cstdio>
 
+#include "base/hash.h"
 #include "lower/cost.h"
 #include "project/rates.h"
+#include "project/roles.h"
 #include "project/shares.h"
 #include "project/step_shapes.h"
 #include "project/variants.h"
@@ -23,44 +25,24 @@ void add_guess(Projection& projection, lower::Guess guess) {
   projection.guesses.push_back(std::move(guess));
 }
 
-// A script that formed no process group was recorded as a world of one rank, and uses one however
-// many chips were asked for.
-Case make_case(std::shared_ptr<const workload::Workload> workload, const ProjectOptions& options) {
-  Case result;
-  result.workload = std::move(workload);
-  const workload::Workload& of = *result.workload;
-  const bool is_distributed = of.world_size > 1;
-  result.placement = options.placement;
-  TRN_CHECK(!is_distributed || result.placement.ranks == of.world_size, project,
-            "the script ran as " + std::to_string(of.world_size) + " ranks, but " +
-                std::to_string(result.placement.chips) + " chips hold " +
-                std::to_string(result.placement.ranks),
-            "run the script again with --chips " + std::to_string(result.placement.chips));
-  result.used_ranks = is_distributed ? result.placement.ranks : 1;
-  result.step = workload::choose_step(workload::find_steps(of), options.step);
-  result.step_mode = options.step_mode;
-  result.fold = options.fold;
-  result.scenario = options.scenario;
-  return result;
-}
-
 // The records of the step that are no part of it (evaluation, logging), as a Workload of their own:
 // on one rank, since they stand outside the step's collectives.
-int64_t outside_step_ps(const Case& of, const machine::Machine& machine) {
-  const std::vector<uint8_t> outside = workload::outside_step(*of.workload, of.step);
+int64_t outside_step_ps(const Case& of, const CaseRole& role, const machine::Machine& machine) {
+  const std::vector<uint8_t> outside = workload::outside_step(*role.workload, role.step);
   if (std::find(outside.begin(), outside.end(), 1) == outside.end()) return 0;
-  auto rest = std::make_shared<workload::Workload>(*of.workload);
+  auto rest = std::make_shared<workload::Workload>(*role.workload);
   rest->records.clear();
   rest->allocations.clear();
   rest->groups.clear();
   for (size_t i = 0; i < outside.size(); ++i) {
-    const workload::Record& record = of.workload->records[size_t(of.step.begin) + i];
+    const workload::Record& record = role.workload->records[size_t(role.step.begin) + i];
     if (outside[i] && record.kind == RecordKind::op) rest->records.push_back(record);
   }
   if (rest->records.empty()) return 0;
   Case alone = of;
-  alone.step = {0, int64_t(rest->records.size()), 0, false, false};
-  alone.workload = std::move(rest);
+  rest->rank = 0;
+  const workload::Step all{0, int64_t(rest->records.size()), 0, false, false};
+  alone.roles = {{std::move(rest), all, {}}};
   alone.used_ranks = 1;
   alone.scenario = {};
   return simulate_case(alone, machine).timeline->makespan_ps;
@@ -69,42 +51,38 @@ int64_t outside_step_ps(const Case& of, const machine::Machine& machine) {
 void add_identity(const Case& of, const machine::Machine& machine, const Simulated& simulated,
                   Projection& projection) {
   projection.machine = machine.name;
-  projection.mode = of.workload->mode;
-  projection.role = of.workload->role;
+  projection.mode = of.roles[0].workload->mode;
   projection.chips = of.placement.chips;
   projection.ranks_per_chip = of.placement.ranks_per_chip;
   projection.ranks = of.used_ranks;
   projection.chips_used = ceil_div(of.used_ranks, of.placement.ranks_per_chip);
   projection.step_ps = simulated.timeline->makespan_ps;
-  projection.parameters = of.workload->parameter_count;
+  projection.parameters = parameters_of(of);
   projection.overrides = machine::overrides_of(machine);
   projection.timeline_hash = simulated.timeline->hash;
-  projection.workload_hash = workload::hash_workload(*of.workload);
-  projection.seed = of.workload->seed;
+  projection.workload_hash = workload::hash_workload(*of.roles[0].workload);
+  for (size_t i = 1; i < of.roles.size(); ++i) {
+    projection.workload_hash =
+        combine(projection.workload_hash, workload::hash_workload(*of.roles[i].workload));
+  }
+  projection.seed = of.roles[0].workload->seed;
 }
 
-// What stood open and how it was settled: lowering's guesses, capture's notes, and our own.
-void add_guesses(const Case& of, const machine::Machine& machine, const lower::Program& program,
-                 Projection& projection) {
-  const workload::Workload& workload = *of.workload;
+// What stood open in one role and how it was settled: lowering's guesses, capture's notes, and our
+// own.
+void add_role_guesses(const CaseRole& role, const lower::Program& program, Projection& projection) {
+  const workload::Workload& workload = *role.workload;
   for (const lower::Guess& guess : program.guesses) add_guess(projection, guess);
-  if (of.placement.chips > projection.chips_used) {
-    add_guess(projection,
-              {"chips used",
-               std::to_string(projection.chips_used) + " of " + std::to_string(of.placement.chips) +
-                   " chips used: the script is not distributed",
-               "rates, cost and MFU count the used chips only"});
-  }
   const auto is_new_state = [&](const workload::Storage& storage) {
     return storage.kind == workload::StorageKind::optimizer_state &&
-           storage.born >= of.step.begin && storage.born < of.step.end;
+           storage.born >= role.step.begin && storage.born < role.step.end;
   };
-  if (of.step.creates_state &&
+  if (role.step.creates_state &&
       std::any_of(workload.storages.begin(), workload.storages.end(), is_new_state)) {
     add_guess(projection, {"step", "first step: optimizer state is created in it",
                            "later steps do not allocate and fill that state"});
   }
-  if (const int64_t missing = work_missing_at_end(workload, of.step); missing > 0) {
+  if (const int64_t missing = work_missing_at_end(workload, role.step); missing > 0) {
     add_guess(projection,
               {"step",
                "last step: it lacks " + std::to_string(missing) +
@@ -112,19 +90,36 @@ void add_guesses(const Case& of, const machine::Machine& machine, const lower::P
                    "forward",
                "run one step more, or choose another with --step"});
   }
-  if (of.step.sets_up) {
+  if (role.step.sets_up) {
     add_guess(projection, {"step", "DistributedDataParallel lays its buckets anew in it",
                            "later steps do not: run a third, or choose another with --step"});
   }
-  const int64_t optimizer_steps = most_optimizer_steps(workload, of.step);
+  const int64_t optimizer_steps = most_optimizer_steps(workload, role.step);
   if (optimizer_steps > 1) {
     add_guess(projection,
               {"step", std::to_string(optimizer_steps) + " steps of one optimizer are in it",
                "no forward pass shows where one ends: mark the ends with torch.trn.step()"});
   }
-  if (!of.step.whole) {
+  if (!role.step.whole) {
     add_guess(projection, {"step", "no optimizer stepped: all that was recorded is one step",
                            "an inference, or a step that was not finished"});
+  }
+  if (workload.unknown_reads > 0) {
+    add_guess(projection, {"unknown reads", std::to_string(workload.unknown_reads),
+                           "the script read values that phantom mode does not know; they were "
+                           "answered by policy"});
+  }
+  for (const std::string& note : workload.notes) add_guess(projection, {"capture", note, ""});
+}
+
+void add_guesses(const Case& of, const machine::Machine& machine, const Simulated& simulated,
+                 Projection& projection) {
+  if (of.placement.chips > projection.chips_used) {
+    add_guess(projection,
+              {"chips used",
+               std::to_string(projection.chips_used) + " of " + std::to_string(of.placement.chips) +
+                   " chips used: the script is not distributed",
+               "rates, cost and MFU count the used chips only"});
   }
   if (machine.chip.architecture == machine::Architecture::neuroncore &&
       of.placement.ranks_per_chip == 1 && machine.chip.neuron.cores > 1) {
@@ -132,14 +127,9 @@ void add_guesses(const Case& of, const machine::Machine& machine, const lower::P
                            "a rank is a whole chip, an op is split over its cores by the LNC rule",
                            "AWS's compiler runs a rank per logical core: --ranks-per-chip"});
   }
-  if (workload.parameter_count == 0) {
+  if (projection.parameters == 0) {
     add_guess(projection,
               {"parameters", "unknown", "no module was called and no optimizer stepped"});
-  }
-  if (workload.unknown_reads > 0) {
-    add_guess(projection, {"unknown reads", std::to_string(workload.unknown_reads),
-                           "the script read values that phantom mode does not know; they were "
-                           "answered by policy"});
   }
   if (!conditions_of(of.scenario).faults.empty()) {
     add_guess(projection, {"faults",
@@ -147,19 +137,21 @@ void add_guesses(const Case& of, const machine::Machine& machine, const lower::P
                            "goes around it",
                            "the library may build other rings"});
   }
-  for (const std::string& note : workload.notes) add_guess(projection, {"capture", note, ""});
+  for (size_t i = 0; i < of.roles.size(); ++i) {
+    add_role_guesses(of.roles[i], *simulated.roles[i].program, projection);
+  }
 }
 
 // Sorts whose time matters in the step.
-void add_sort_guesses(const Case& of, const machine::Machine& machine,
-                      const lower::Program& program, const Attribution& attribution,
-                      Projection& projection) {
+void add_sort_guesses(const Case& of, const workload::Workload& workload,
+                      const machine::Machine& machine, const lower::Program& program,
+                      const Attribution& attribution, Projection& projection) {
   constexpr int64_t kLeastShare = 100;  // a hundredth of the step
   const lower::Target target = lower::make_target(machine, of.placement.ranks_per_chip);
   std::map<std::string, std::pair<lower::Guess, int64_t>> times;
   for (size_t i = 0; i < program.ops.size(); ++i) {
     for (const int64_t record : program.ops[i].records) {
-      const auto& signature = of.workload->signature_of(of.workload->records[size_t(record)]);
+      const auto& signature = workload.signature_of(workload.records[size_t(record)]);
       const auto guess = lower::guess_of_sort(signature, target);
       if (!guess) continue;
       auto& [kept, time_ps] = times.try_emplace(guess->name, *guess, 0).first->second;
@@ -184,11 +176,12 @@ void add_attribution(const Sweep& sweep, const Case& of, const machine::Machine&
   const int64_t rank = critical_rank(timeline);
   const lower::Program& program = sweep.program_of(rank);
   const Attribution attribution = attribute(sweep, rank);
-  const workload::Workload& workload = *of.workload;
+  const size_t role = size_t(timeline.system->ranks[size_t(rank)].role);
+  const workload::Workload& workload = *of.roles[role].workload;
   projection.top_ops = rank_ops(program, workload, attribution, options.top);
   projection.top_modules = rank_modules(program, workload, attribution, options.top);
   projection.fallback_ops = rank_fallbacks(program, attribution, timeline.makespan_ps);
-  add_sort_guesses(of, machine, program, attribution, projection);
+  add_sort_guesses(of, workload, machine, program, attribution, projection);
   const Bottleneck bottleneck = find_bottleneck(program, attribution, timeline.makespan_ps);
   projection.bottleneck_kind = bottleneck.kind;
   projection.bottleneck = bottleneck_name(bottleneck.kind, machine);
@@ -205,8 +198,9 @@ std::string milliseconds(int64_t ps) {
 // state are left out.
 void add_step_shapes(const Case& of, const machine::Machine& machine, Projection& projection) {
   constexpr size_t kMostShapes = 8;
-  if (!of.step.whole) return;
-  std::vector<StepShape> shapes = step_shapes(*of.workload, of.step);
+  const CaseRole& first = of.roles[0];
+  if (!first.step.whole) return;
+  std::vector<StepShape> shapes = step_shapes(*first.workload, first.step);
   int64_t total = 0, faster = 0, equal = 0;
   std::string text;
   const auto add = [&](const StepShape& shape, int64_t step_ps) {
@@ -226,7 +220,7 @@ void add_step_shapes(const Case& of, const machine::Machine& machine, Projection
       add(shape, projection.step_ps);
     } else if (!shape.is_first) {
       Case other = of;
-      other.step = shape.first;
+      choose_steps(other, shape.index);
       add(shape, simulate_case(other, machine).timeline->makespan_ps);
     }
   }
@@ -298,19 +292,19 @@ void add_variants(const Case& of, const machine::Machine& machine, const Project
 
 }  // namespace
 
-Run project_step(std::shared_ptr<const workload::Workload> workload,
-                 const machine::Machine& machine, const ProjectOptions& options) {
-  Case of = make_case(std::move(workload), options);
+Run project_step(const Workloads& workloads, const machine::Machine& machine,
+                 const ProjectOptions& options) {
+  Case of = make_case(workloads, options);
   const Simulated simulated = simulate_case(of, machine);
   of.mould = simulated.mould;
   if (options.progress) ++options.progress->done;
   const Sweep sweep(*simulated.timeline);
 
-  Run run{of.workload,        machine, simulated.program, of.placement, simulated.cohorts,
+  Run run{workloads,          machine, simulated.roles, of.placement, simulated.cohorts,
           simulated.timeline, {}};
   Projection& projection = run.projection;
   add_identity(of, machine, simulated, projection);
-  add_guesses(of, machine, *simulated.program, projection);
+  add_guesses(of, machine, simulated, projection);
   add_step_shapes(of, machine, projection);
   const Shares shares = share_step(*simulated.timeline, sweep);
   projection.breakdown = shares.breakdown;
@@ -318,11 +312,13 @@ Run project_step(std::shared_ptr<const workload::Workload> workload,
   projection.exposed_by_group_ps = shares.exposed_by_group_ps;
   add_attribution(sweep, of, machine, options, *simulated.timeline, projection);
   add_flops(*simulated.timeline->system, machine, projection);
-  add_throughput(*of.workload, of.step, of.used_ranks,
-                 {options.samples_per_step, options.tokens_per_step}, projection);
+  add_throughput(of, {options.samples_per_step, options.tokens_per_step}, projection);
   add_cost(machine, projection);
-  add_memory(*of.workload, machine, of.placement.ranks_per_chip, projection);
-  projection.outside_step_ps = outside_step_ps(of, machine);
+  add_memory(of, machine, projection);
+  for (const CaseRole& role : of.roles) {
+    projection.outside_step_ps =
+        std::max(projection.outside_step_ps, outside_step_ps(of, role, machine));
+  }
   add_healthy(of, machine, projection);
   add_variants(of, machine, options, projection);
   return run;

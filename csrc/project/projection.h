@@ -14,7 +14,7 @@
 #include <string>
 #include <vector>
 
-#include "fold/cohorts.h"
+#include "fold/job.h"
 #include "lower/program.h"
 #include "project/scenario.h"
 #include "simulate/timeline.h"
@@ -50,8 +50,15 @@ struct Advice {
   double gain = 0;       // 1 - step_ps / the step as it is
 };
 
+// Ranks that run the same thing.
+struct RoleFigures {
+  std::string name, ranks;  // ranks as RankPattern writes them
+  int64_t rank_count = 0, memory_peak_bytes = 0;
+};
+
 struct Projection {
-  std::string machine, mode, role;
+  std::string machine, mode;
+  std::vector<RoleFigures> roles;
   int64_t chips = 0, chips_used = 0, ranks = 0, ranks_per_chip = 1;
   int64_t step_ps = 0, interval_low_ps = 0, interval_high_ps = 0;
   std::string interval_basis = "inputs (unvalidated)";
@@ -63,7 +70,9 @@ struct Projection {
   double peak_flops = 0;   // of a chip; 0 where MFU is not known
   double model_flops = 0;  // of the step, all ranks
   int64_t parameters = 0;
+  // Memory is that of the role that takes most, the first of these.
   int64_t memory_peak_bytes = 0, memory_capacity_bytes = 0;
+  std::string memory_role;
   int64_t memory_reserved_bytes = 0;  // kept back by the runtime: no capacity
   std::map<std::string, int64_t> memory_by_kind;
   bool memory_is_upper_bound = false;  // compiler reuse not modelled
@@ -118,10 +127,14 @@ struct ProjectOptions {
   int64_t process = 0, processes = 1;
 };
 
+// What a script asked of the device, one Workload a role. Where there are several, each says which
+// ranks play it.
+using Workloads = std::vector<std::shared_ptr<const workload::Workload>>;
+
 struct Run {  // everything a report needs
-  std::shared_ptr<const workload::Workload> workload;
+  Workloads workloads;
   machine::Machine machine;
-  std::shared_ptr<const lower::Program> program;
+  std::vector<fold::JobRole> roles;  // their Programs, and who plays them
   machine::Placement placement;
   fold::Cohorts cohorts;  // classes of the ranks of the job and of the links of its topology
   std::shared_ptr<const simulate::Timeline> timeline;  // of the cohorts
@@ -129,7 +142,7 @@ struct Run {  // everything a report needs
 };
 
 // lower -> fold -> simulate -> project, and again for each piece of advice and interval bound.
-Run project_step(std::shared_ptr<const workload::Workload> workload,
-                 const machine::Machine& machine, const ProjectOptions& options);
+Run project_step(const Workloads& workloads, const machine::Machine& machine,
+                 const ProjectOptions& options);
 
 }  // namespace trnsim::project

@@ -8,6 +8,7 @@
 #include <set>
 
 #include "project/gradient_flow.h"
+#include "project/roles.h"
 
 namespace trnsim::project {
 namespace {
@@ -53,13 +54,17 @@ void add_flops(const fold::System& system, const machine::Machine& machine,
   for (const fold::Rank& rank : system.ranks) ranks_of_role[size_t(rank.role)] += rank.count;
   int128 flops = 0, causal = 0;
   std::string dtype;
+  int128 most = -1;
   for (size_t r = 0; r < system.roles.size(); ++r) {
     const lower::Program& program = *system.roles[r];
+    int128 of_role = 0;
     for (const lower::Op& op : program.ops) {
-      flops += ranks_of_role[r] * op.model_flops;
+      of_role += ranks_of_role[r] * op.model_flops;
       causal += ranks_of_role[r] * op.model_flops_causal;
     }
-    if (dtype.empty()) dtype = program.peak_dtype;
+    flops += of_role;
+    if (of_role > most) dtype = program.peak_dtype;
+    most = std::max(most, of_role);
   }
   projection.model_flops = double(flops);
   const auto& peaks = machine.chip.peaks.published_flops;
@@ -82,10 +87,10 @@ void add_flops(const fold::System& system, const machine::Machine& machine,
   }
 }
 
-std::optional<int64_t> data_parallel_degree(const workload::Workload& workload,
-                                            const workload::Step& step, int64_t used_ranks,
+std::optional<int64_t> data_parallel_degree(const CaseRole& role, int64_t replicas,
                                             std::vector<lower::Guess>& guesses) {
-  if (used_ranks == 1) return 1;
+  if (replicas == 1) return 1;
+  const workload::Workload& workload = *role.workload;
   std::map<std::string, int64_t> named;
   for (const workload::Group& group : workload.groups) {
     const auto words = words_of(group.name);
@@ -101,17 +106,17 @@ std::optional<int64_t> data_parallel_degree(const workload::Workload& workload,
       const auto words = words_of(name);
       if (words.count("dp") && !has_any(words, {"replicate", "shard"})) degree = size;
     }
-    if (degree <= used_ranks && used_ranks % degree == 0) {
+    if (degree <= replicas && replicas % degree == 0) {
       guesses.push_back({"data-parallel degree", std::to_string(degree),
                          "from the names of process groups: tokens and samples count this often"});
       return degree;
     }
   }
-  auto reduced = gradient_degree(workload, step);
-  if (!reduced || *reduced > used_ranks) return std::nullopt;
+  auto reduced = gradient_degree(workload, role.step);
+  if (!reduced || *reduced > replicas) return std::nullopt;
   const int64_t context = context_degree(workload);  // ranks of it have parts of the same samples
   if (context > 1 && *reduced % context == 0) *reduced /= context;
-  const std::string over = *reduced == used_ranks ? "all" : std::to_string(*reduced);
+  const std::string over = *reduced == replicas ? "all" : std::to_string(*reduced);
   guesses.push_back({"data-parallel degree", std::to_string(*reduced),
                      *reduced == 1
                          ? "ranks exchange activations and no gradients: all work on the same data"
@@ -120,12 +125,25 @@ std::optional<int64_t> data_parallel_degree(const workload::Workload& workload,
   return reduced;
 }
 
-void add_throughput(const workload::Workload& workload, const workload::Step& step,
-                    int64_t used_ranks, const StepTotals& given, Projection& projection) {
+namespace {
+
+// The first role that shows samples, or tokens: the stage of a pipeline that has the inputs.
+const CaseRole& role_of_inputs(const Case& of, int64_t workload::Counted::* what) {
+  for (const CaseRole& role : of.roles) {
+    if (workload::counted_in(*role.workload, role.step).*what >= 0) return role;
+  }
+  return of.roles[0];
+}
+
+}  // namespace
+
+void add_throughput(const Case& of, const StepTotals& given, Projection& projection) {
   auto& guesses = projection.guesses;
-  const auto degree = data_parallel_degree(workload, step, used_ranks, guesses);
+  const CaseRole& sampled = role_of_inputs(of, &workload::Counted::samples);
+  const CaseRole& embedding = role_of_inputs(of, &workload::Counted::tokens);
+  const auto degree = data_parallel_degree(sampled, replicas_of(of), guesses);
   const double step_s = seconds(projection.step_ps);
-  const int64_t context = context_degree(workload);
+  const int64_t context = context_degree(*embedding.workload);
   const auto rate = [&](const std::string& what, int64_t of_rank, int64_t of_all,
                         int64_t shared) -> std::optional<double> {
     if (step_s > 0 && of_all >= 0) return double(of_all) / step_s;
@@ -141,19 +159,20 @@ void add_throughput(const workload::Workload& workload, const workload::Step& st
     }
     return double(of_rank) * double(*degree * shared) / step_s;
   };
-  const workload::Counted counted = workload::counted_in(workload, step);
-  projection.samples_per_s = rate("samples", counted.samples, given.samples, 1);
+  const int64_t samples = workload::counted_in(*sampled.workload, sampled.step).samples;
+  projection.samples_per_s = rate("samples", samples, given.samples, 1);
   if (projection.samples_per_s && given.samples < 0) {
-    const std::string& module = module_of_samples(workload, step);
+    const std::string& module = module_of_samples(*sampled.workload, sampled.step);
     guesses.push_back(
         {"samples",
          "counted from the first input of " + (module.empty() ? "the model" : "module " + module),
          "its leading dimension, or the second of torch.nn's own sequence-first modules; "
          "--samples-per-step gives them"});
   }
+  const auto counted = workload::counted_in(*embedding.workload, embedding.step);
   projection.tokens_per_s = rate("tokens", counted.tokens, given.tokens, context);
   if (!projection.tokens_per_s || given.tokens >= 0 || counted.token_module < 0) return;
-  const std::string& module = workload.modules[size_t(counted.token_module)];
+  const std::string& module = embedding.workload->modules[size_t(counted.token_module)];
   guesses.push_back({"tokens",
                      "counted from the first embedding, " +
                          (module.empty() ? "outside modules" : "of module " + module),
@@ -178,15 +197,23 @@ void add_cost(const machine::Machine& machine, Projection& projection) {
   }
 }
 
-void add_memory(const workload::Workload& workload, const machine::Machine& machine,
-                int64_t ranks_per_chip, Projection& projection) {
+void add_memory(const Case& of, const machine::Machine& machine, Projection& projection) {
   // By StorageKind, as users name them.
   static const std::array<const char*, workload::kStorageKindCount> kNames{
       "parameters",    "gradients", "optimizer", "activations",
       "communication", "buffers",   "inputs",    "temporary"};
-  workload::Workload classified = workload;
-  workload::classify_storages(classified);
-  const workload::MemoryPeak peak = workload::replay_allocations(classified);
+  const int64_t ranks_per_chip = of.placement.ranks_per_chip;
+  workload::MemoryPeak peak;
+  for (const CaseRole& role : of.roles) {
+    workload::Workload classified = *role.workload;
+    workload::classify_storages(classified);
+    const workload::MemoryPeak mine = workload::replay_allocations(classified);
+    projection.roles.push_back(
+        {classified.role, role.ranks.text(), role.ranks.size(), mine.allocated_bytes});
+    if (!projection.memory_role.empty() && mine.allocated_bytes <= peak.allocated_bytes) continue;
+    projection.memory_role = classified.role;
+    peak = mine;
+  }
   projection.memory_peak_bytes = peak.allocated_bytes;
   for (size_t kind = 0; kind < kNames.size(); ++kind) {
     projection.memory_by_kind[kNames[kind]] = peak.by_kind[kind];

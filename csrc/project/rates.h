@@ -11,6 +11,7 @@
 #include <vector>
 
 #include "project/projection.h"
+#include "project/variants.h"
 
 namespace trnsim::project {
 
@@ -21,10 +22,9 @@ void add_flops(const fold::System& system, const machine::Machine& machine, Proj
 
 // How many ranks work on different samples: 1 for one rank; the product of the groups that call
 // themselves data-parallel (dp, ddp, fsdp, data, replicate, shard), "dp" alone where there is one;
-// else those over which the gradients are reduced (gradient_flow.h). Otherwise null, with the
-// reason.
-std::optional<int64_t> data_parallel_degree(const workload::Workload& workload,
-                                            const workload::Step& step, int64_t used_ranks,
+// else those over which the gradients are reduced (gradient_flow.h), of the ranks that run alike
+// (`replicas`, or those of the role). Otherwise null, with the reason.
+std::optional<int64_t> data_parallel_degree(const CaseRole& role, int64_t replicas,
                                             std::vector<lower::Guess>& guesses);
 
 struct StepTotals {  // of all ranks, where the user gives them; -1: counted
@@ -33,14 +33,13 @@ struct StepTotals {  // of all ranks, where the user gives them; -1: counted
 
 // tokens_per_s and samples_per_s over all ranks. Ranks of context parallelism have tokens of their
 // own, of the same samples.
-void add_throughput(const workload::Workload& workload, const workload::Step& step,
-                    int64_t used_ranks, const StepTotals& given, Projection& projection);
+void add_throughput(const Case& of, const StepTotals& given, Projection& projection);
 
 // cost = chips_used * price * step, energy = chips_used * power * step; null where unknown.
 void add_cost(const machine::Machine& machine, Projection& projection);
 
-// Peak by the caching-allocator model, by kind, and whether it fits a rank.
-void add_memory(const workload::Workload& workload, const machine::Machine& machine,
-                int64_t ranks_per_chip, Projection& projection);
+// Peak by the caching-allocator model of each role; of the one that takes most by kind, and whether
+// it fits a rank.
+void add_memory(const Case& of, const machine::Machine& machine, Projection& projection);
 
 }  // namespace trnsim::project

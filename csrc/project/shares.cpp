@@ -120,7 +120,7 @@ Attribution attribute(const Sweep& sweep, int64_t rank) {
   }
   for (const Segment& segment : sweep.segments(rank)) {
     const int64_t time = segment.end_ps - segment.begin_ps;
-    if (segment.task < 0) {
+    if (segment.task < 0 || segment.activity == Activity::bubble) {
       result.idle_ps += time;
       continue;
     }
@@ -194,6 +194,14 @@ std::vector<OpShare> rank_ops(const lower::Program& program, const workload::Wor
     for (const lower::Task& task : program.tasks) {
       row.count += task.kind == lower::TaskKind::launch;
     }
+    rows.push_back(row);
+  }
+  if (attribution.idle_ps > 0) {
+    OpShare row;
+    row.name = "nothing to do: others are not so far";
+    row.bound = "bubble";
+    row.rule_class = "formula";
+    row.time_ps = attribution.idle_ps;
     rows.push_back(row);
   }
   keep_largest(rows, top);

@@ -30,7 +30,8 @@ struct Attribution {
   std::vector<int64_t> op_ps;    // of Program::ops
   std::vector<int64_t> call_ps;  // of Program::calls: waiting for it
   std::vector<int64_t> call_count;
-  int64_t host_ps = 0, idle_ps = 0;
+  int64_t host_ps = 0;
+  int64_t idle_ps = 0;  // waiting for messages that are not sent yet, or done with the step
 };
 Attribution attribute(const Sweep& sweep, int64_t rank);
 

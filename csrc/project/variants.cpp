@@ -27,11 +27,14 @@ simulate::Timeline simulate_folded(const fold::Cohorts& cohorts, const fold::Job
 
 Simulated simulate_case(const Case& of, const machine::Machine& machine) {
   Simulated result;
-  result.program = std::make_shared<const lower::Program>(
-      lower::lower_step(*of.workload, of.step, machine, of.placement, {"", "", of.step_mode}));
+  for (const CaseRole& role : of.roles) {
+    auto program = std::make_shared<const lower::Program>(lower::lower_step(
+        *role.workload, role.step, machine, of.placement, {"", "", of.step_mode}));
+    result.roles.push_back({std::move(program), role.ranks});
+  }
   const auto topology =
       machine::make_topology(machine, of.placement.chips, conditions_of(of.scenario));
-  fold::Job job = fold::one_role(result.program, machine, *topology, of.placement, of.used_ranks);
+  fold::Job job{machine, *topology, of.placement, of.used_ranks, result.roles};
   add_scenario(of.scenario, job);
   simulate::Timeline timeline;
   if (of.fold) {

@@ -15,10 +15,15 @@
 
 namespace trnsim::project {
 
-// One step of one Workload, ready to be simulated on any variant of the machine.
-struct Case {
+struct CaseRole {
   std::shared_ptr<const workload::Workload> workload;
   workload::Step step;
+  workload::RankPattern ranks;
+};
+
+// One step of the Workloads of a job, ready to be simulated on any variant of the machine.
+struct Case {
+  std::vector<CaseRole> roles;  // the first is that of rank 0
   machine::Placement placement;
   int64_t used_ranks = 1;
   bool fold = true, step_mode = false;
@@ -27,7 +32,7 @@ struct Case {
 };
 
 struct Simulated {
-  std::shared_ptr<const lower::Program> program;
+  std::vector<fold::JobRole> roles;          // as of the Case
   fold::Cohorts cohorts;                     // what the timeline runs
   std::shared_ptr<const fold::Mould> mould;  // they were cast in; null unless folded
   std::shared_ptr<const simulate::Timeline> timeline;

@@ -24,10 +24,17 @@ int64_t first_task(const project::Run& run, int64_t rank) {
   return run.timeline->first_task[size_t(run.cohorts.class_of_rank[size_t(rank)])];
 }
 
-const lower::Program& program_of(const project::Run& run, int64_t rank) {
-  const fold::System& system = *run.cohorts.system;
+size_t role_of(const project::Run& run, int64_t rank) {
   const int32_t rank_class = run.cohorts.class_of_rank[size_t(rank)];
-  return *system.roles[size_t(system.ranks[size_t(rank_class)].role)];
+  return size_t(run.cohorts.system->ranks[size_t(rank_class)].role);
+}
+
+const lower::Program& program_of(const project::Run& run, int64_t rank) {
+  return *run.roles[role_of(run, rank)].program;
+}
+
+const workload::Workload& workload_of(const project::Run& run, int64_t rank) {
+  return *run.workloads[role_of(run, rank)];
 }
 
 const char* task_kind_name(TaskKind kind) {
@@ -81,7 +88,7 @@ std::string slice_name(const lower::Program& program, const lower::Task& task) {
   return task.kind == TaskKind::compute ? op : std::string(task_kind_name(task.kind)) + " " + op;
 }
 
-TraceWriter::Notes slice_notes(const project::Run& run, const lower::Program& program,
+TraceWriter::Notes slice_notes(const workload::Workload& workload, const lower::Program& program,
                                const lower::Task& task) {
   TraceWriter::Notes notes;
   if (task.kind == TaskKind::call) {
@@ -91,7 +98,7 @@ TraceWriter::Notes slice_notes(const project::Run& run, const lower::Program& pr
   }
   if (task.op >= 0) {
     const lower::Op& op = program.ops[size_t(task.op)];
-    const std::string& module = run.workload->modules[size_t(op.module)];
+    const std::string& module = workload.modules[size_t(op.module)];
     if (!module.empty()) notes.emplace_back("module", module);
     notes.emplace_back("phase", workload::phase_name(op.phase));
   }
@@ -141,12 +148,12 @@ void write_rank(const project::Run& run, int64_t rank, std::optional<Arrows>& ar
     if (timeline.ends_ps[i] == timeline.starts_ps[i]) continue;  // nothing to see
     const uint64_t track = tracks[size_t(task.queue)];
     writer.begin_slice(track, timeline.starts_ps[i], slice_name(program, task),
-                       slice_notes(run, program, task), out, in);
+                       slice_notes(workload_of(run, rank), program, task), out, in);
     writer.end_slice(track, timeline.ends_ps[i]);
   }
-  if (rank != run.workload->rank) return;
+  if (rank != workload_of(run, rank).rank) return;
   const uint64_t memory = writer.add_counter(process, "memory", TraceWriter::Unit::bytes);
-  for (const CounterStep& step : memory_over_time(run)) {
+  for (const CounterStep& step : memory_over_time(run, role_of(run, rank))) {
     writer.set_counter(memory, step.time_ps, step.value);
   }
 }
@@ -177,12 +184,12 @@ void write_links(const project::Run& run, const machine::Topology& topology,
 
 }  // namespace
 
-std::vector<CounterStep> memory_over_time(const project::Run& run) {
-  const workload::Workload& workload = *run.workload;
-  const lower::Program& program = *run.program;
+std::vector<CounterStep> memory_over_time(const project::Run& run, size_t role) {
+  const workload::Workload& workload = *run.workloads[role];
+  const lower::Program& program = *run.roles[role].program;
   // When the op of a record starts on the captured rank; records between ops follow the last one.
   std::vector<int64_t> op_start(program.ops.size(), -1);
-  const int64_t first = first_task(run, 0);
+  const int64_t first = first_task(run, workload.rank);
   for (size_t t = 0; t < program.tasks.size(); ++t) {
     const int32_t op = program.tasks[t].op;
     if (op < 0 || program.tasks[t].kind == TaskKind::launch) continue;
@@ -251,14 +258,14 @@ std::vector<std::vector<CounterStep>> link_load(const simulate::Timeline& timeli
 TaskColumns task_columns(const project::Run& run, const std::vector<int64_t>& ranks) {
   const simulate::Timeline& timeline = *run.timeline;
   TaskColumns columns;
-  std::map<std::string, int32_t> queues, kinds, names;
+  std::map<std::string, int32_t> queues, kinds, names, modules;
   const auto code = [](std::map<std::string, int32_t>& known, std::vector<std::string>& list,
                        const std::string& text) {
     const auto [found, is_new] = known.try_emplace(text, int32_t(list.size()));
     if (is_new) list.push_back(text);
     return found->second;
   };
-  columns.modules = run.workload->modules;
+  code(modules, columns.modules, "");
   for (const int64_t rank : ranks) {
     const lower::Program& program = program_of(run, rank);
     for (size_t t = 0; t < program.tasks.size(); ++t) {
@@ -269,7 +276,9 @@ TaskColumns task_columns(const project::Run& run, const std::vector<int64_t>& ra
           code(queues, columns.queues, queue_name(program.queues[size_t(task.queue)])));
       columns.kind.push_back(code(kinds, columns.kinds, task_kind_name(task.kind)));
       columns.name.push_back(code(names, columns.names, slice_name(program, task)));
-      columns.module.push_back(task.op >= 0 ? program.ops[size_t(task.op)].module : 0);
+      const int32_t module = task.op >= 0 ? program.ops[size_t(task.op)].module : 0;
+      columns.module.push_back(
+          code(modules, columns.modules, workload_of(run, rank).modules[size_t(module)]));
       columns.start_ps.push_back(timeline.starts_ps[i]);
       columns.end_ps.push_back(timeline.ends_ps[i]);
     }
@@ -289,7 +298,12 @@ int64_t estimate_trace_bytes(const project::Run& run, const std::vector<int64_t>
               "choose ranks below " + std::to_string(count));
     slices += int64_t(program_of(run, rank).tasks.size());
   }
-  return slices * kSliceBytes + int64_t(run.workload->allocations.size()) * kCounterBytes;
+  int64_t allocations = 0;
+  for (const auto& workload : run.workloads) {
+    const bool is_shown = std::find(ranks.begin(), ranks.end(), workload->rank) != ranks.end();
+    if (is_shown) allocations += int64_t(workload->allocations.size());
+  }
+  return slices * kSliceBytes + allocations * kCounterBytes;
 }
 
 int64_t write_trace(const project::Run& run, const std::vector<int64_t>& ranks,
@@ -297,11 +311,15 @@ int64_t write_trace(const project::Run& run, const std::vector<int64_t>& ranks,
   estimate_trace_bytes(run, ranks);  // refuses ranks that are not there
   const auto topology = machine::make_topology(run.machine, run.placement.chips);
   std::optional<Arrows> arrows;
-  const auto& calls = run.program->calls;
-  if (std::any_of(calls.begin(), calls.end(),
-                  [](const auto& call) { return fold::is_message(call.kind); })) {
+  const bool has_messages =
+      std::any_of(run.roles.begin(), run.roles.end(), [](const fold::JobRole& role) {
+        const auto& calls = role.program->calls;
+        return std::any_of(calls.begin(), calls.end(),
+                           [](const auto& call) { return fold::is_message(call.kind); });
+      });
+  if (has_messages) {
     const auto count = int64_t(run.cohorts.class_of_rank.size());
-    arrows.emplace(fold::one_role(run.program, run.machine, *topology, run.placement, count));
+    arrows.emplace(fold::Job{run.machine, *topology, run.placement, count, run.roles});
   }
   TraceWriter writer(path);
   for (const int64_t rank : ranks) write_rank(run, rank, arrows, writer);

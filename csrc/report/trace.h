@@ -4,8 +4,8 @@
 // Trace: a run as Perfetto shows it. A process is a rank and its chip; its threads are the host,
 // the engines, the DMA queue and the collective streams; one more process holds the links that
 // leave or enter those chips, as counters of load in percent of the link. The memory counter is the
-// sum of live tensors of the captured rank, at the start of the op that each allocation stands
-// before.
+// sum of live tensors of the captured rank of a role, at the start of the op that each allocation
+// stands before.
 //
 // The load of a link is constant over a phase of a transfer: its bytes there over the phase's time.
 #pragma once
@@ -32,8 +32,8 @@ struct CounterStep {
   int64_t time_ps = 0;
   double value = 0;
 };
-// Live bytes of the captured rank over the step.
-std::vector<CounterStep> memory_over_time(const project::Run& run);
+// Live bytes of a role's captured rank over the step.
+std::vector<CounterStep> memory_over_time(const project::Run& run, size_t role);
 // Load of each link, 0 to 1, by link id; empty for links that carried nothing.
 std::vector<std::vector<CounterStep>> link_load(const simulate::Timeline& timeline);
 

@@ -48,6 +48,7 @@ uint64_t hash_call(const Call& call) {
   hash.add(uint64_t(call.async));
   hash.add(uint64_t(call.dtype));
   for (const int64_t bytes : call.splits) hash.add(uint64_t(bytes));
+  if (call.batch >= 0) hash.add(uint64_t(call.batch));
   return hash.value();
 }
 
@@ -208,6 +209,7 @@ uint64_t hash_workload(const Workload& workload) {
     hash.add(group.ranks.text());
   }
   hash.add(workload.role);
+  if (workload.played_by) hash.add(workload.played_by->text());
   for (const int64_t value :
        {workload.rank, workload.world_size, workload.ranks_per_server, workload.parameter_count})
     hash.add(uint64_t(value));
@@ -218,6 +220,10 @@ std::vector<std::string> compare_workloads(const Workload& a, const Workload& b,
   Differences out(limit);
   const Canonical ca = canonical(a), cb = canonical(b);
   out.check("role", a.role, b.role);
+  const auto players = [](const Workload& of) {
+    return of.played_by ? of.played_by->text() : std::string("all ranks");
+  };
+  out.check("ranks of the role", players(a), players(b));
   out.check("rank", a.rank, b.rank);
   out.check("world_size", a.world_size, b.world_size);
   out.check("ranks_per_server", a.ranks_per_server, b.ranks_per_server);

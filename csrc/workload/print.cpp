@@ -15,6 +15,7 @@ std::string call_text(const Workload& workload, int32_t index) {
   if (call.peer >= 0) text += " peer " + std::to_string(call.peer);
   if (call.tag != 0) text += " tag " + std::to_string(call.tag);
   if (call.async) text += " async";
+  if (call.batch >= 0) text += " batch " + std::to_string(call.batch);
   if (!call.splits.empty()) {
     text += " splits";
     for (const int64_t bytes : call.splits) text += " " + std::to_string(bytes);

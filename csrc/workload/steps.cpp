@@ -21,6 +21,12 @@ bool is_differentiable_forward(const Record& record) {
   return record.kind == RecordKind::op && record.phase == Phase::forward && !record.no_grad &&
          record.sequence_nr >= 0;
 }
+bool is_message(const Workload& workload, const Record& record) {
+  if (record.kind != RecordKind::call) return false;
+  const CallKind kind = workload.calls[size_t(record.payload)].kind;
+  return kind == CallKind::send || kind == CallKind::recv;
+}
+
 bool is_gradient_work(const Record& record) {
   return record.phase == Phase::backward || record.phase == Phase::optimizer;
 }
@@ -109,8 +115,8 @@ std::vector<Step> find_steps(const Workload& workload) {
   bool stepped = false;  // an optimizer stepped or was skipped since the boundary
   for (int64_t i = 0; i < int64_t(records.size()); ++i) {
     const Record& record = records[size_t(i)];
-    const bool forward_begins =
-        is_marker(record, MarkerKind::forward_begin) || is_differentiable_forward(record);
+    const bool forward_begins = is_marker(record, MarkerKind::forward_begin) ||
+                                is_differentiable_forward(record) || is_message(workload, record);
     if (forward_begins && stepped && !by_hand) {
       close(i, true);
       stepped = false;
@@ -185,19 +191,30 @@ Counted counted_in(const Workload& workload, const Step& step) {
   Counted counted;
   int64_t marked = -1;
   bool needs_samples = true, needs_tokens = true;  // of the forward that runs
+  // Of a pipeline: the first module and the first embedding, whose every call counts.
+  const auto begin = workload.records.begin();
+  const bool is_pipeline =
+      std::any_of(begin + step.begin, begin + step.end,
+                  [&](const Record& record) { return is_message(workload, record); });
+  int32_t first_module = -1, first_embedding = -1;
+  const auto is_other = [&](int32_t& first, int32_t module) {
+    if (first < 0) first = module;
+    return is_pipeline && module != first;
+  };
   const std::vector<uint8_t> outside = outside_step(workload, step);
   for (int64_t i = step.begin; i < step.end; ++i) {
     if (outside[size_t(i - step.begin)]) continue;
     const Record& record = workload.records[size_t(i)];
-    if (is_gradient_work(record)) needs_samples = needs_tokens = true;
+    if (is_gradient_work(record) || is_pipeline) needs_samples = needs_tokens = true;
     if (is_marker(record, MarkerKind::step) && record.value >= 0) marked = record.value;
-    if (is_marker(record, MarkerKind::forward_begin) && needs_samples && record.value >= 0) {
+    if (is_marker(record, MarkerKind::forward_begin) && needs_samples && record.value >= 0 &&
+        !is_other(first_module, record.module)) {
       needs_samples = false;
       counted.samples = std::max<int64_t>(counted.samples, 0) + record.value;
     }
     if (!needs_tokens || record.phase == Phase::recomputation) continue;
     const TensorSlot* indices = embedded(workload, record);
-    if (!indices) continue;
+    if (!indices || is_other(first_embedding, record.module)) continue;
     needs_tokens = false;
     if (counted.tokens < 0) counted.token_module = record.module;
     counted.tokens = std::max<int64_t>(counted.tokens, 0) + indices->meta.element_count();

@@ -59,6 +59,8 @@ void check_workload(const Workload& workload) {
   TRN_CHECK(workload.world_size > 0 && workload.rank >= 0 && workload.rank < workload.world_size,
             workload,
             "rank " + std::to_string(workload.rank) + " of " + std::to_string(workload.world_size));
+  TRN_CHECK(!workload.played_by || workload.played_by->index_of(workload.rank) >= 0, workload,
+            "rank " + std::to_string(workload.rank) + " is not of the ranks of its own role");
   for (size_t i = 0; i < workload.records.size(); ++i) check_record(workload, int64_t(i));
   for (size_t i = 0; i < workload.uses.size(); ++i)
     check_index(workload.uses[i].storage, workload.storages.size(), -1, "use " + std::to_string(i),
@@ -68,6 +70,10 @@ void check_workload(const Workload& workload) {
     check_index(workload.calls[i].group, workload.groups.size(), 0, where, "group");
     check_code(workload.calls[i].kind, CallKind::barrier, where, "kind");
     check_code(workload.calls[i].dtype, DType::other, where, "dtype");
+    const bool is_message =
+        workload.calls[i].kind == CallKind::send || workload.calls[i].kind == CallKind::recv;
+    TRN_CHECK(workload.calls[i].batch < 0 || is_message, workload,
+              where + " is of a batch, and no message");
   }
   const size_t boundaries = workload.records.size() + 1;
   for (size_t i = 0; i < workload.storages.size(); ++i) {

@@ -20,6 +20,7 @@
 
 #include <array>
 #include <cstdint>
+#include <optional>
 #include <string>
 #include <unordered_map>
 #include <variant>
@@ -225,6 +226,7 @@ struct Call {
   bool async = false;  // asked for with async_op=True, or by DDP's reducer
   DType dtype = DType::float32;
   std::vector<int64_t> splits;  // bytes to each member, for uneven all_to_all
+  int32_t batch = -1;  // messages issued together: the index of the first of them; -1 = alone
   bool operator==(const Call&) const = default;
 };
 
@@ -240,6 +242,7 @@ struct Workload {
   std::vector<Group> groups;
 
   std::string role = "rank0";
+  std::optional<RankPattern> played_by;  // the ranks of the role; nothing: every rank of the world
   int64_t rank = 0;
   int64_t world_size = 1;
   int64_t ranks_per_server = 1;
@@ -293,15 +296,23 @@ struct Step {
   bool creates_state = false;  // the first step of an optimizer: its state is created in it
   bool sets_up = false;        // DDP lays its buckets anew in it
 };
-// A step ends when the last optimizer that stepped returned and the next forward begins, or the
-// script ends. Without any optimizer step, everything is one step. Where the script marks steps
-// itself (torch.trn.step), its marks alone end steps.
+// A step ends when the last optimizer that stepped returned and the next forward begins (in a stage
+// of a pipeline: the first message comes), or the script ends. Without any optimizer step,
+// everything is one step. Where the script marks steps itself (torch.trn.step), its marks alone end
+// steps.
 std::vector<Step> find_steps(const Workload& workload);
 // The measured step: the second whole step, or the next that sets nothing up; where there is none,
 // the second, or the only one. `asked` >= 0 chooses among the whole ones (0-based). Without a whole
 // step, what was recorded.
 // Throws workload Error when `asked` is out of range or nothing was recorded.
 Step choose_step(const std::vector<Step>& steps, int64_t asked);
+// Whether two ranks ask for the same in these steps, but for where they are: groups may be moved
+// along, roots have equal places in their groups, and messages go equally far around theirs. As
+// compare_workloads says it; what is outside of the steps, names of groups and the lives of tensors
+// are not looked at.
+std::vector<std::string> compare_steps(const Workload& a, const Step& of_a, const Workload& b,
+                                       const Step& of_b, int limit);
+
 // Records of [begin, end) that are no part of the step: no_grad ops outside a training forward
 // (evaluation, logging). What runs under no_grad between a backward and the end of the optimizer
 // (clipping, unscaling) is part of the step, and so is what changes tensors in place after it (a
@@ -323,7 +334,8 @@ MemoryPeak replay_allocations(const Workload& workload);
 // Samples and tokens of one rank's step, summed over its forward passes
 // (micro-batches); -1 when not known. A pass begins with the step and after each backward; in it
 // the first module called gives the samples and the first embedding the tokens.
-// torch.trn.step(tokens=) wins.
+// torch.trn.step(tokens=) wins. In a pipeline, a step that exchanges messages, the passes are the
+// calls of the step's first module and of its first embedding.
 struct Counted {
   int64_t samples = -1, tokens = -1;
   int32_t token_module = -1;  // of the first embedding; -1 when the script marked the tokens

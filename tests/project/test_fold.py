@@ -100,6 +100,36 @@ def test_every_figure_is_the_same(name):
             assert (seen == getattr(unfolded.timeline, times)(rank)).all()
 
 
+def of_two_roles(extra):
+    """4 ranks x 4 replicas, of which rank 0 plays a role of its own and reduces `extra` times more
+    in its row."""
+
+    def role(rank, ranks, times):
+        row, column = rank - rank % 4, rank % 4
+        groups = {"tp": f"{row}..{row + 3}", "dp": f"start {column} axes 4x4"}
+        calls = [(0, 1 << 20, "tp"), (0, 1 << 22, "dp")] + [(0, 1 << 24, "")] * times
+        made = step(16, groups, calls)
+        made.rank, made.role, made.played_by = rank, f"rank{rank}", ranks
+        return made
+
+    return [role(0, "0", 1 + extra), role(6, "1..15", 1)]
+
+
+def test_a_rank_of_its_own_is_in_the_groups_of_the_others():
+    alike = trnsim.project(of_two_roles(0), "trn2", advise=False, interval=False)
+    plain = trnsim.project(
+        step(16, {"tp": "0..3", "dp": "start 0 axes 4x4"},
+             [(0, 1 << 20, "tp"), (0, 1 << 22, "dp"), (0, 1 << 24, "")]),
+        "trn2", advise=False, interval=False,
+    )  # fmt: skip
+    assert alike.figures.step_ps == plain.figures.step_ps
+    assert [role.rank_count for role in alike.figures.roles] == [1, 15]
+    unfolded = trnsim.project(of_two_roles(0), "trn2", advise=False, interval=False, fold=False)
+    assert unfolded.to_dict() == alike.to_dict()
+    with pytest.raises(SimulateError, match="which never calls it"):
+        trnsim.project(of_two_roles(1), "trn2", advise=False, interval=False)
+
+
 def trace_of(projection, path):
     """Everything in the trace but how counters of links round."""
     from perfetto.protos.perfetto.trace.perfetto_trace_pb2 import Trace

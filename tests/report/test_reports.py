@@ -41,8 +41,9 @@ def test_every_promised_key_is_there_and_plain(four_chips):
         assert re.fullmatch("[0-9a-f]{16}", document[key])
     assert document["version"] == trnsim.__version__
     assert document["seed"] == 7
+    peak = document["memory_peak_bytes"]
     assert document["roles"] == [
-        {"name": "rank0", "ranks": 4, "memory_peak_bytes": document["memory_peak_bytes"]}
+        {"name": "rank0", "ranks": 4, "which_ranks": "0..3", "memory_peak_bytes": peak}
     ]
 
 

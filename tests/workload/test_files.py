@@ -30,8 +30,10 @@ def drawn_calls(draw, calls, groups):
     """The table of `calls` collectives in some of `groups` groups."""
     many = lambda low, top: ints([draw(st.integers(low, top)) for _ in range(calls)])
     splits = [draw(st.lists(st.integers(0, 2**40), max_size=3)) for _ in range(calls)]
+    kinds = many(0, 10)
     return {
-        "kind": many(0, 10),
+        "kind": kinds,
+        "batch": ints([draw(st.integers(-1, 2)) if kind in (8, 9) else -1 for kind in kinds]),
         "group": many(0, groups - 1),
         "bytes": many(0, 2**50),
         "peer": many(-1, 5),
@@ -102,6 +104,7 @@ def tables(draw):
             "unknown_reads": number(0, 5),
             "parameter_count": number(0, 2**60),
             "notes": draw(st.lists(NAMES)),
+            "ranks": draw(st.sampled_from(["", "0..1", "1", "start 1 axes 2x4"])),
         },
     }
 
@@ -310,3 +313,25 @@ def test_steps_and_memory_are_those_of_the_arithmetic():
     assert peak.allocated_bytes == 2048 and peak.reserved_bytes == 2 << 20
     assert peak.by_kind["parameter"] == 1024 and peak.by_kind["temporary"] == 1024
     assert workload.outside_step(step).tolist() == [0, 0]
+
+
+def test_a_role_says_who_plays_it_and_belongs_to_them():
+    workload = small()
+    assert workload.played_by is None
+    workload.played_by = "start 0 axes 4x2"
+    assert Workload.from_columns(workload.to_columns()).played_by == "start 0 axes 4x2"
+    assert workload.compare(small())[0] == (
+        "ranks of the role: a has 'start 0 axes 4x2', b has 'all ranks'"
+    )
+    with pytest.raises(WorkloadError, match="rank 0 is not of the ranks of its own role"):
+        small(ranks="1..3")
+
+
+def test_only_messages_have_batches():
+    columns = small().to_columns()
+    one = {"kind": 0, "group": 0, "bytes": 4, "peer": -1, "tag": 0, "async": 0, "dtype": 8}
+    columns["calls"] = {name: ints([value]) for name, value in one.items()} | {
+        "batch": ints([0]), "splits_offsets": ints([0, 0]), "splits_values": ints([]),
+    }  # fmt: skip
+    with pytest.raises(WorkloadError, match="call 0 is of a batch, and no message"):
+        Workload.from_columns(columns)

@@ -22,6 +22,7 @@ from trnsim.capture import (
     imports,
     launch,
     lightning,
+    pipelining,
     process_group,
     profiler,
     sharded,
@@ -52,6 +53,8 @@ _INIT = "no hook exists before the rendezvous, which would wait for ranks that n
 _LAUNCH = "processes that a script starts are other ranks; only the captured one runs, in process"
 
 _OBJECTS = "torch reads a size on the host for each rank: seconds for 65,536 ranks that are alike"
+
+_OBJECTS_OF = "it would unpickle bytes that nobody knows"
 
 _CHUNKS = "FSDP2 makes a tensor a rank twice for each parameter: minutes for 65,536 ranks"
 
@@ -114,11 +117,34 @@ ALWAYS = (
     Patch("torch.distributed", "gather_object", groups.gathered_at_root_once, _OBJECTS),
 )
 
+_PIPELINE = "a stage asks its neighbours for shapes, and they run later, in processes of their own"
+
 _LIGHTNING = "it chooses among accelerators that it knows, and not among those that register"
 
 # Made once their module is imported, and kept; nothing is imported for them. Where a version has no
 # such name, it is left as it is.
 AFTER_IMPORT = (
+    Patch(
+        "torch.distributed.pipelining.stage",
+        "PipelineStage._warmup_backward_result",
+        pipelining.inferred_shapes,
+        _PIPELINE,
+        "torch 2.14",
+    ),
+    Patch(
+        "torch.distributed.pipelining.stage",
+        "PipelineStage._send_meta",
+        pipelining.kept_shapes,
+        _PIPELINE,
+        "torch 2.14",
+    ),
+    Patch(
+        "torch.distributed.pipelining.stage",
+        "PipelineStage._recv_meta",
+        pipelining.known_shapes,
+        _PIPELINE,
+        "torch 2.14",
+    ),
     Patch(
         "torch.distributed.fsdp._fully_shard._fsdp_common",
         "_chunk_with_empty",
@@ -248,6 +274,13 @@ def during_capture(hooks: Hooks) -> tuple[Patch, ...]:
             "_CheckpointFrame.__init__",
             recorded_frame,
             "no hook says that a checkpointed function runs again",
+        ),
+        Patch("torch.distributed", "recv_object_list", process_group.refused_objects, _OBJECTS_OF),
+        Patch(
+            "torch.distributed.distributed_c10d",
+            "recv_object_list",
+            process_group.refused_objects,
+            _OBJECTS_OF,
         ),
         Patch("torch.multiprocessing", "spawn", launch.start_in_process, _LAUNCH),
         Patch("torch.multiprocessing.spawn", "spawn", launch.start_in_process, _LAUNCH),

@@ -217,3 +217,18 @@ def verify_params_of_identical_ranks(original: Callable[..., Any]) -> Callable[.
         return None
 
     return _verify_params_across_processes
+
+
+def refused_objects(original: Callable[..., Any]) -> Callable[..., Any]:
+    """Replaces ``recv_object_list``: the rank that sends the objects runs in another process."""
+
+    @functools.wraps(original)
+    def recv_object_list(*args: Any, **kwargs: Any) -> Any:
+        if current_world() is None or dist.get_world_size() == 1:
+            return original(*args, **kwargs)
+        raise CaptureError(
+            "recv_object_list: the objects that another rank sends are not known; make them on "
+            "every rank, or use broadcast_object_list"
+        )
+
+    return recv_object_list

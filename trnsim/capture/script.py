@@ -17,7 +17,7 @@ import runpy
 import sys
 import types
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Any
 
 import torch
@@ -25,7 +25,7 @@ import torch.distributed as dist
 
 import trnsim.device  # noqa: F401  the device, also where torch does not load it by itself
 from trnsim import _torch
-from trnsim.capture import frameworks, patches, process_group
+from trnsim.capture import frameworks, patches, pipelining, process_group
 from trnsim.capture.hooks import Hooks, StopCapture
 from trnsim.capture.world import World
 from trnsim.errors import CaptureError
@@ -41,11 +41,13 @@ class CaptureResult:
         workload: everything that was recorded.
         exit_code: the script's own; 1 after an exception, as Python has it.
         exception: what ended the script, its traceback already printed, or None.
+        shapes: what stages of a pipeline said to each other.
     """
 
     workload: Workload
     exit_code: int = 0
     exception: BaseException | None = None
+    shapes: pipelining.Shapes = field(default_factory=pipelining.Shapes)
 
 
 @dataclass
@@ -116,8 +118,11 @@ def _peaks() -> list[int]:
     return [_torch.peak_bytes(device) for device in range(_torch.device_count())]
 
 
-def stop_capture() -> Workload:
+def stop_capture(others_follow: bool = False) -> Workload:
     """Ends the capture that is running and hands out its Workload.
+
+    Args:
+        others_follow: the ranks that it has messages with are captured too.
 
     Raises:
         CaptureError: when no capture is running.
@@ -127,23 +132,25 @@ def stop_capture() -> Workload:
         raise CaptureError("no capture is running: call start_capture first")
     capture, _running = _running, None
     with capture.stack:
-        _note_what_was_left_out(capture)
+        _note_what_was_left_out(capture, others_follow)
         _torch.set_parameter_count(capture.hooks.parameter_count)
         workload = Workload.from_capsule(_torch.stop_recording())
     return with_given_costs(workload)
 
 
-def _note_what_was_left_out(capture: _Capture) -> None:
+def _note_what_was_left_out(capture: _Capture, others_follow: bool) -> None:
     world, note = capture.world, _torch.add_note
     point_to_point, on_host = _torch.distributed.take_counts()
     if not world.formed_group and not capture.had_group:
         if world.chips > 1:
             note(f"1 of {world.chips} chips used: the script is not distributed")
         _torch.set_world(0, 1, 1)
-    if point_to_point:
+    if point_to_point and _torch.mode() == "compute":
+        note("compute mode: what other ranks send reads as zeros, so values after it are not real")
+    if point_to_point and not others_follow:
         note(
             f"{point_to_point} point-to-point messages with other ranks: only rank {world.rank} "
-            "was captured, and what the others do is not known"
+            "was captured, and what the others do is not known; trnsim run captures them too"
         )
     now = _peaks()
     used = [index for index, peak in enumerate(capture.peaks) if now[index] > peak]
@@ -168,6 +175,8 @@ def run_script(
     no_oom: bool = False,
     stop_after_step: int | None = None,
     notes: Sequence[str] = (),
+    shapes: pipelining.Shapes | None = None,
+    others_follow: bool = False,
 ) -> CaptureResult:
     """Runs a script as ``python`` would, as ``__main__``, on the simulated device.
 
@@ -181,6 +190,8 @@ def run_script(
         stop_after_step: end the script after so many whole steps, or with 0 after the one that is
             measured by default; its ``finally`` blocks run.
         notes: what the Workload says beside what capture itself had to guess.
+        shapes: what stages of a pipeline have said to each other; it takes what they say.
+        others_follow: the ranks that it exchanges messages with are captured too.
 
     Raises:
         CaptureError: when there is no such script, or it ran to its end and no op ran on the
@@ -190,6 +201,7 @@ def run_script(
     if not is_module and not os.path.exists(path_or_module):
         raise CaptureError(f"no such script: '{path_or_module}'")
     world = world or World()
+    shapes = pipelining.begin(shapes)
     start_capture(world, mode, capacity_bytes, no_oom, stop_after_step)
     hooks = _running.hooks
     for note in notes:
@@ -200,13 +212,13 @@ def run_script(
     finally:
         work = _torch.work_count()
         seen = [] if work else _devices_of_tensors(hooks)
-        workload = stop_capture()
+        workload = stop_capture(others_follow)
         if dist.is_initialized():
             dist.destroy_process_group()
         run.restore()
     if run.exit_code == 0 and not work:
         raise CaptureError(_no_op_ran(path_or_module, seen))
-    return CaptureResult(workload, run.exit_code, run.exception)
+    return CaptureResult(workload, run.exit_code, run.exception, shapes)
 
 
 def _devices_of_tensors(hooks: Hooks) -> list[str]:

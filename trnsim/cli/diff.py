@@ -35,11 +35,16 @@ def diff(
 
     left, right = load_run(a).workloads, load_run(b).workloads
     lines = []
-    for one, other in zip(left, right, strict=False):
-        prefix = f"{one.role}: " if len(left) > 1 else ""
-        lines += [prefix + line for line in one.compare(other, limit)]
-    if len(left) != len(right):
-        lines.append(f"number of roles: a has {len(left)}, b has {len(right)}")
+    if len(left) == len(right) == 1:
+        lines = left[0].compare(right[0], limit)
+    else:
+        there = [{workload.role: workload for workload in each} for each in (left, right)]
+        for name in dict.fromkeys([*there[0], *there[1]]):
+            one, other = (each.get(name) for each in there)
+            if one is None or other is None:
+                lines.append(f"{name} is a role of {'b' if one is None else 'a'} only")
+            else:
+                lines += [f"{name}: {line}" for line in one.compare(other, limit)]
     if as_json:
         output.JsonOutput().write(
             {
@@ -52,6 +57,7 @@ def diff(
     elif lines:
         typer.echo("\n".join(lines))
     else:
-        typer.echo(f"equal: {sum(map(len, left))} records, hash {left[0].hash}")
+        hashes = ", ".join(workload.hash for workload in left)
+        typer.echo(f"equal: {sum(map(len, left))} records, hash {hashes}")
     if lines:
         raise typer.Exit(1)

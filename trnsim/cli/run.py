@@ -5,6 +5,7 @@
 from __future__ import annotations
 
 import importlib.util
+import os
 import sys
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
@@ -58,6 +59,15 @@ def run(
     collectives: options.Collectives = None,
     slow_chips: options.SlowChips = None,
     faults: options.Faults = None,
+    max_roles: Annotated[
+        int, typer.Option(metavar="N", min=1, help="Ranks that may be captured before giving up.")
+    ] = 64,
+    check_ranks: Annotated[
+        int,
+        typer.Option(
+            metavar="N", min=0, help="Ranks to run as, to see whether they do as rank 0 does."
+        ),
+    ] = 2,
     out: options.Out = None,
     as_json: options.Json = False,
     cuda: options.Cuda = None,
@@ -65,8 +75,11 @@ def run(
     """Run a training script, unchanged, and say how long a step takes on a machine.
 
     The script gets the device "trn", or in the CUDA mode "cuda", and torchrun's variables; it runs
-    once, as rank 0. Its prints, exceptions and exit code are its own.
+    as rank 0, whose prints, exceptions and exit code are its own. Where it is distributed it runs
+    again, in processes whose output goes to logs, as the ranks that rank 0 exchanges messages with,
+    and as a few others to see whether they do the same.
     """
+    from trnsim.capture.children import Children, Request
     from trnsim.job import is_step_mode, make_job
 
     _check_script(script, is_module)
@@ -79,15 +92,24 @@ def run(
     job.check_scenario(slow_chips or [], faults or [])
     choice = _choose_device(script, arguments or [], is_module, cuda)
     document = output.claim_json(as_json)
+    folder = os.getcwd()
     last = None if not stop_after_step else 0 if step is None else step + 1
+    environment = dict(os.environ)
     captured = _capture(script, arguments or [], is_module, job, mode, no_oom, last, choice)
     if captured.exit_code != 0:
         _explain(captured, choice)
         ended = f"trnsim: no report: the script ended with exit code {captured.exit_code}"
         print(ended, file=sys.stderr)
         raise typer.Exit(captured.exit_code)
+    request = Request(
+        script, arguments or [], is_module, machine, overrides or [], job.placement.chips,
+        job.placement.ranks_per_chip, mode.value, no_oom, choice.is_cuda, last,
+    )  # fmt: skip
+    children = Children(request, environment, None if out is None else out / "logs", folder)
+    children.last_step = 0 if step is None else step + 1
+    workloads = _roles(captured, children, step, max_roles, check_ranks)
     projection = _project(
-        captured.workload, job, step=step, top=top, tokens_per_step=tokens_per_step,
+        workloads, job, step=step, top=top, tokens_per_step=tokens_per_step,
         samples_per_step=samples_per_step, fold=not no_fold, collectives=collectives,
         slow_chips=slow_chips or [], faults=faults or [],
     )  # fmt: skip
@@ -126,8 +148,6 @@ def _capture(
     stop_after_step: int | None,
     choice: DeviceChoice,
 ) -> Any:
-    import os
-
     os.environ["TRNSIM_AUTOLOAD"] = "1"  # the command asks for our device, whoever else is here
     choice.enter()
     import trnsim.device  # noqa: F401  before torch, which would only warn where it fails
@@ -147,6 +167,7 @@ def _capture(
             no_oom=no_oom,
             stop_after_step=stop_after_step,
             notes=choice.notes(),
+            others_follow=True,
         )
     except CaptureError as error:
         raise CaptureError(f"{error}{choice.advice()}") from None
@@ -155,14 +176,33 @@ def _capture(
 def _choose_device(
     script: str, arguments: list[str], is_module: bool, asked: bool | None
 ) -> DeviceChoice:
-    import os
-
     from trnsim.capture.cuda.choice import DeviceChoice
     from trnsim.capture.cuda.request import find
 
     name = os.environ.get("TRNSIM_DEVICE_NAME", "trn")
     request = find(script, arguments, is_module=is_module, device_name=name)
     return DeviceChoice(asked, request, name)
+
+
+def _roles(
+    captured: Any, children: Any, step: int | None, max_roles: int, check_ranks: int
+) -> list[Any]:
+    """The Workload of every role of the job."""
+    from trnsim.capture.roles import Finder, as_workloads
+
+    first = captured.workload
+    if first.world_size == 1:
+        return [first]
+    children.shapes |= captured.shapes.said
+    finder = Finder(
+        children.capture, step=step, max_roles=max_roles, checked=check_ranks,
+        at_once=os.cpu_count() or 1,
+    )  # fmt: skip
+    roles = finder.find(first)
+    children.check_first(first.rank, captured.shapes.taken)
+    children.tidy()
+    first.notes = [*first.notes, *finder.notes]
+    return as_workloads(roles)
 
 
 def _explain(captured: Any, choice: DeviceChoice) -> None:
@@ -179,12 +219,12 @@ def _explain(captured: Any, choice: DeviceChoice) -> None:
         )
 
 
-def _project(workload: Any, job: Job, **asked: Any) -> Any:
+def _project(workloads: list[Any], job: Job, **asked: Any) -> Any:
     import trnsim
 
     place = job.placement
     return trnsim.project(
-        workload,
+        workloads,
         job.machine,
         chips=place.chips,
         ranks_per_chip=place.ranks_per_chip,

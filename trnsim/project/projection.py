@@ -42,13 +42,23 @@ class Projection:
 
     @property
     def workload(self) -> _core.Workload:
-        """What the script asked of the device."""
-        return self.run.workload
+        """What the script asked of the device as rank 0."""
+        return self.run.workloads[0]
+
+    @property
+    def workloads(self) -> list[_core.Workload]:
+        """The same of every role, in the order of `roles`."""
+        return self.run.workloads
 
     @property
     def program(self) -> _core.Program:
-        """The step as engine tasks and transfers for this machine."""
-        return self.run.program
+        """Rank 0's step as engine tasks and transfers for this machine."""
+        return self.run.programs[0]
+
+    @property
+    def programs(self) -> list[_core.Program]:
+        """The same of every role, in the order of `roles`."""
+        return self.run.programs
 
     @property
     def timeline(self) -> _core.Timeline:
@@ -143,7 +153,7 @@ class Projection:
         write_outputs(self, folder)
         save_run(
             folder / f"{name}.trnsim",
-            [self.workload],
+            self.workloads,
             machine=_found_from_anywhere(self.machine.name),
             machine_hash=self.machine.hash,
             command=None if command is None else list(command),
@@ -191,7 +201,7 @@ _NUMBERS = ("step", "tokens_per_step", "samples_per_step")  # of what is asked; 
 
 
 def project(
-    workload: _core.Workload | RunFile | str | os.PathLike[str],
+    workload: _core.Workload | Sequence[_core.Workload] | RunFile | str | os.PathLike[str],
     machine: str | os.PathLike[str] | _core.Machine | None = None,
     *,
     chips: int | None = None,
@@ -215,7 +225,8 @@ def project(
     What is not given for a run file is as in the run that wrote it; a machine begins anew.
 
     Args:
-        workload: a Workload, a run file's path, or what `trnsim.workload.load_run` made of it.
+        workload: a Workload, one of every role of a job, a run file's path, or what
+            `trnsim.workload.load_run` made of it.
         machine: a preset's name, the path of a machine file, or a Machine; the run file's own when
             None, and "trn2" for a Workload.
         chips, ranks, ranks_per_chip: size of the job; the ranks that the script ran as when
@@ -252,14 +263,17 @@ def project(
     }  # fmt: skip
     counts = {"chips": chips, "ranks": ranks, "ranks_per_chip": ranks_per_chip}
     check_asked(top=top, **{name: asked[name] for name in _NUMBERS})
-    if not isinstance(workload, _core.Workload):
+    if isinstance(workload, _core.Workload):
+        roles = [workload]
+    elif isinstance(workload, (workloads.RunFile, str, os.PathLike)):
         run = workload if isinstance(workload, workloads.RunFile) else workloads.load_run(workload)
         _fill_from(run, machine is None, asked, counts)
-        workload, machine = run.workload, machine or _machine_of(run)
-    machine = machine or "trn2"
-    job = _job_of(workload, machine, overrides, **counts)
+        roles, machine = run.workloads, machine or _machine_of(run)
+    else:
+        roles = list(workload)
+    job = _job_of(roles[0], machine or "trn2", overrides, **counts)
     options = {"top": top, "advise": advise, "interval": interval, "fold": fold}
-    return _project(workload, job, asked, group, **options)
+    return _project(roles, job, asked, group, **options)
 
 
 def _fill_from(
@@ -345,7 +359,7 @@ def _holders(ranks: int) -> str:
 
 
 def _project(
-    workload: _core.Workload,
+    roles: list[_core.Workload],
     job: Job,
     asked: Mapping[str, Any],
     group: ProcessGroup | None = None,
@@ -361,7 +375,7 @@ def _project(
     counts = {name: -1 if asked[name] is None else asked[name] for name in _NUMBERS}
     with watch(counter, "simulating"):
         run = _core.project_step(
-            workload,
+            roles,
             job.machine,
             placement=job.placement,
             progress=counter,

@@ -31,6 +31,15 @@ def _peak(p: Any) -> dict[str, Any] | None:
     return {"dtype": p.peak_dtype, "flops_per_s_per_chip": p.peak_flops}
 
 
+def _role(role: Any) -> dict[str, Any]:
+    return {
+        "name": role.name,
+        "ranks": role.rank_count,
+        "which_ranks": role.ranks,
+        "memory_peak_bytes": role.memory_peak_bytes,
+    }
+
+
 def _advice(advice: Any) -> dict[str, Any]:
     return {
         "change": advice.change,
@@ -85,7 +94,7 @@ def to_json(projection: Projection) -> dict[str, Any]:
         "top_ops": [_op(op, p.step_ps) for op in p.top_ops],
         "top_modules": [_module(m, p.step_ps) for m in p.top_modules],
         "outside_step_s": p.outside_step_ps / 1e12,
-        "roles": [{"name": p.role, "ranks": p.ranks, "memory_peak_bytes": p.memory_peak_bytes}],
+        "roles": [_role(role) for role in p.roles],
         "fallback_ops": [
             {"name": f.name, "count": f.count, "share": f.share} for f in p.fallback_ops
         ],

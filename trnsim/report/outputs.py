@@ -31,8 +31,8 @@ def write_outputs(
     Args:
         projection: of trnsim.project.
         directory: made when it is not there.
-        trace_ranks: the ranks that timeline and trace show; rank 0 when None, since all ranks of a
-            role do the same.
+        trace_ranks: the ranks that timeline and trace show; one of each role when None, since all
+            ranks of a role do the same, as far as a browser opens that.
 
     Returns:
         The paths, in the order above.
@@ -44,7 +44,7 @@ def write_outputs(
     from trnsim import _core
 
     folder = Path(directory)
-    ranks = [0] if trace_ranks is None else list(trace_ranks)
+    ranks = list(trace_ranks) if trace_ranks is not None else _captured_ranks(projection)
     expected = _core.estimate_trace_bytes(projection.run, ranks)
     if expected > MAX_TRACE_BYTES:
         raise ReportError(
@@ -63,6 +63,17 @@ def write_outputs(
     _write(timeline, lambda part: _write_timeline(projection, ranks, part))
     _core.write_trace(projection.run, ranks, os.fspath(trace))
     return [document, timeline, trace]
+
+
+def _captured_ranks(projection: Projection) -> list[int]:
+    from trnsim import _core
+
+    if projection.figures.ranks == 1:
+        return [0]
+    ranks = sorted(workload.rank for workload in projection.workloads)
+    while len(ranks) > 1 and _core.estimate_trace_bytes(projection.run, ranks) > MAX_TRACE_BYTES:
+        ranks = ranks[: len(ranks) // 2]
+    return ranks
 
 
 def _write(path: Path, write: Callable[[Path], Any]) -> None:

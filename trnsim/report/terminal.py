@@ -48,7 +48,10 @@ def to_text(projection: Projection, columns: int = PLAIN_COLUMNS) -> str:
 
 
 def _sections(projection: Projection, console: Console) -> None:
-    for section in (_head, _breakdown, _memory, _advice, _ops, _modules, _guesses, _identity):
+    sections = (
+        _head, _breakdown, _roles, _memory, _advice, _ops, _modules, _guesses, _identity,
+    )  # fmt: skip
+    for section in sections:
         section(projection, console)
 
 
@@ -84,6 +87,8 @@ def summary(projection: Projection) -> list[tuple[str, str]]:
     verdict = "fits" if p.fits else "DOES NOT FIT"
     bound = " (upper bound: compiler reuse not modelled)" if p.memory_is_upper_bound else ""
     memory = f"{words.size(p.memory_peak_bytes)} of {words.size(p.memory_capacity_bytes)} a rank"
+    if len(p.roles) > 1:
+        memory += f" ({p.memory_role}, which takes most)"
     rows.append(("peak memory", f"{memory}, {verdict}{bound}"))
     if p.outside_step_ps:
         rows.append(
@@ -303,9 +308,31 @@ def _breakdown(projection: Projection, console: Console) -> None:
         _print(console, f"engines run, at the same time or in turn, in this share of it: {busy}")
 
 
+def _roles(projection: Projection, console: Console) -> None:
+    """Who does the same as whom, and how full they are."""
+    from rich.text import Text
+
+    p = projection.figures
+    if len(p.roles) < 2:
+        return
+    _heading(console, "Roles (ranks that do the same)")
+    table = _table(
+        console, ("", "left"), ("ranks", "right"), ("peak memory", "right"), ("", "left")
+    )
+    for role in p.roles:
+        table.add_row(
+            role.name,
+            str(role.rank_count),
+            words.size(role.memory_peak_bytes),
+            Text("" if role.rank_count == 1 else role.ranks),
+        )
+    _print(console, table)
+
+
 def _memory(projection: Projection, console: Console) -> None:
     p = projection.figures
-    _heading(console, "Peak memory of a rank by kind")
+    of = f" ({p.memory_role})" if len(p.roles) > 1 else ""
+    _heading(console, f"Peak memory of a rank by kind{of}")
     kinds = [(k, v) for k, v in sorted(p.memory_by_kind.items(), key=lambda e: -e[1]) if v]
     table = _table(console, ("", "left"), ("", "right"), ("", "right"))
     table.show_header = False

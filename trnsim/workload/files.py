@@ -25,7 +25,7 @@ from trnsim import _core
 from trnsim.errors import WorkloadError
 
 FORMAT = "trnsim-run"
-VERSION = (1, 0)  # a reader takes every older version, and every newer minor of its own major
+VERSION = (1, 1)  # a reader takes every older version, and every newer minor of its own major
 TABLES = (
     "records",
     "signatures",

@@ -4,9 +4,9 @@
 // What all operations share: recording, groups, coalescing, and point-to-point messages.
 #include "capture/distributed/backend.h"
 
+#include <torch/csrc/autograd/node.h>
 #include <algorithm>
 #include <atomic>
-#include <torch/csrc/autograd/node.h>
 
 #include "base/error.h"
 #include "capture/distributed/values.h"
@@ -32,9 +32,7 @@ void mark_buffers(const std::vector<at::Tensor>& tensors) {
 
 }  // namespace
 
-MessageCounts take_counts() {
-  return {point_to_point_count.exchange(0), host_count.exchange(0)};
-}
+MessageCounts take_counts() { return {point_to_point_count.exchange(0), host_count.exchange(0)}; }
 
 UniformBackend::UniformBackend(int rank, int size, std::string name, int32_t group,
                                workload::RankPattern ranks, std::string refused_device_hint,
@@ -51,9 +49,9 @@ UniformBackend::UniformBackend(int rank, int size, std::string name, int32_t gro
   TRN_ASSERT(ranks_.size() == size, "a group's pattern must hold as many ranks as its size");
 }
 
-c10::intrusive_ptr<c10d::Backend> UniformBackend::split(
-    const c10::intrusive_ptr<c10d::Store>&, const std::vector<int>& ranks,
-    const c10::intrusive_ptr<Options>& opts) {
+c10::intrusive_ptr<c10d::Backend> UniformBackend::split(const c10::intrusive_ptr<c10d::Store>&,
+                                                        const std::vector<int>& ranks,
+                                                        const c10::intrusive_ptr<Options>& opts) {
   const auto mine = std::find(ranks.begin(), ranks.end(), rank_);
   if (mine == ranks.end()) return nullptr;
   std::vector<int64_t> global;
@@ -81,8 +79,7 @@ UniformBackend::WorkPtr UniformBackend::issue(const Message& message, const Tens
                                               const Tensors& outputs, Tensors results) {
   ++sequence_;
   const Tensors& any = inputs.empty() ? outputs : inputs;
-  const bool on_device =
-      any.empty() ? refused_device_hint_.empty() : is_trn(any.front());
+  const bool on_device = any.empty() ? refused_device_hint_.empty() : is_trn(any.front());
   TRN_CHECK(!on_device || refused_device_hint_.empty(), capture,
             std::string(workload::call_kind_name(message.kind)) +
                 " of a " + device_type_name() + " tensor in a group of backend " + name_,
@@ -98,12 +95,13 @@ UniformBackend::WorkPtr UniformBackend::issue(const Message& message, const Tens
     call.tag = message.tag;
     call.async = message.async || coalescing_;
     call.splits = message.splits;
+    const bool is_message =
+        message.kind == workload::CallKind::send || message.kind == workload::CallKind::recv;
+    if (is_message && coalescing_) call.batch = batch_;
     if (!any.empty()) call.dtype = dtype_of(any.front().scalar_type());
     const int32_t index = record_call(call, inputs, outputs);
     if (index >= 0) calls.push_back(index);
     if (message.kind == workload::CallKind::all_reduce) mark_buffers(outputs);
-    const bool is_message =
-        message.kind == workload::CallKind::send || message.kind == workload::CallKind::recv;
     if (is_message) ++point_to_point_count;
   } else if (!any.empty()) {
     ++host_count;
@@ -119,6 +117,7 @@ UniformBackend::WorkPtr UniformBackend::issue(const Message& message, const Tens
 
 void UniformBackend::startCoalescing() {
   coalescing_ = true;
+  batch_ = next_call();
   coalesced_calls_.clear();
   coalesced_results_.clear();
 }
@@ -146,20 +145,27 @@ void UniformBackend::check_count(const char* operation, const char* what, size_t
 
 UniformBackend::WorkPtr UniformBackend::send(Tensors& tensors, int destination, int tag) {
   check_root("send", destination);
-  TRN_CHECK(tensors.size() == 1, capture,
-            "send of " + std::to_string(tensors.size()) + " tensors", "send one tensor at a time");
-  const Message message{workload::CallKind::send, c10d::OpType::SEND,
-                        static_cast<int64_t>(tensors[0].nbytes()), true, destination, tag};
+  TRN_CHECK(tensors.size() == 1, capture, "send of " + std::to_string(tensors.size()) + " tensors",
+            "send one tensor at a time");
+  const Message message{workload::CallKind::send,
+                        c10d::OpType::SEND,
+                        static_cast<int64_t>(tensors[0].nbytes()),
+                        true,
+                        destination,
+                        tag};
   return issue(message, tensors, {}, tensors);
 }
 
 UniformBackend::WorkPtr UniformBackend::recv(Tensors& tensors, int source, int tag) {
   check_root("recv", source);
-  TRN_CHECK(tensors.size() == 1, capture,
-            "recv of " + std::to_string(tensors.size()) + " tensors",
+  TRN_CHECK(tensors.size() == 1, capture, "recv of " + std::to_string(tensors.size()) + " tensors",
             "receive one tensor at a time");
-  const Message message{workload::CallKind::recv, c10d::OpType::RECV,
-                        static_cast<int64_t>(tensors[0].nbytes()), true, source, tag};
+  const Message message{workload::CallKind::recv,
+                        c10d::OpType::RECV,
+                        static_cast<int64_t>(tensors[0].nbytes()),
+                        true,
+                        source,
+                        tag};
   WorkPtr work = issue(message, {}, tensors, tensors);
   fill_from_elsewhere(tensors[0]);
   return work;
@@ -172,8 +178,8 @@ UniformBackend::WorkPtr UniformBackend::recvAnysource(Tensors& tensors, int tag)
 }
 
 UniformBackend::WorkPtr UniformBackend::barrier(const c10d::BarrierOptions& opts) {
-  const Message message{workload::CallKind::barrier, c10d::OpType::BARRIER, 0, opts.asyncOp, -1, 0,
-                        {}, true};
+  const Message message{
+      workload::CallKind::barrier, c10d::OpType::BARRIER, 0, opts.asyncOp, -1, 0, {}, true};
   return issue(message, {}, {}, {});
 }
 

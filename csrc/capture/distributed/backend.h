@@ -20,8 +20,8 @@ namespace trnsim::capture::distributed {
 
 // Of messages since the last call of take_counts.
 struct MessageCounts {
-  int64_t point_to_point = 0;   // sends and receives of device tensors
-  int64_t on_host = 0;          // collectives of CPU tensors, which nothing times
+  int64_t point_to_point = 0;  // sends and receives of device tensors
+  int64_t on_host = 0;         // collectives of CPU tensors, which nothing times
 };
 MessageCounts take_counts();
 
@@ -29,9 +29,8 @@ class UniformBackend : public c10d::Backend {
  public:
   // group: index in the Workload's groups. refused_device_hint: not empty for a backend that has
   // the name of another one (gloo) and serves CPU tensors only; it says what to write instead.
-  UniformBackend(int rank, int size, std::string name, int32_t group,
-                 workload::RankPattern ranks, std::string refused_device_hint,
-                 std::chrono::milliseconds timeout);
+  UniformBackend(int rank, int size, std::string name, int32_t group, workload::RankPattern ranks,
+                 std::string refused_device_hint, std::chrono::milliseconds timeout);
 
   const std::string getBackendName() const override { return name_; }
   c10::intrusive_ptr<Options> getBackendOptions() override { return options_; }
@@ -115,6 +114,7 @@ class UniformBackend : public c10d::Backend {
   c10::intrusive_ptr<Options> options_;
   uint64_t sequence_ = 0;
   bool coalescing_ = false;
+  int32_t batch_ = -1;  // of the messages between startCoalescing and endCoalescing
   std::vector<int32_t> coalesced_calls_;
   Tensors coalesced_results_;
 };

@@ -47,9 +47,9 @@ workload::Workload with_groups(std::vector<std::pair<const char*, int64_t>> grou
 
 TEST(DataParallelDegree, ComesFromTheNamesOfGroups) {
   std::vector<lower::Guess> guesses;
-  const workload::Step none{};
   const auto degree = [&](const workload::Workload& w, int64_t ranks) {
-    return data_parallel_degree(w, none, ranks, guesses).value_or(-1);
+    const CaseRole role{std::make_shared<const workload::Workload>(w), {}, {}};
+    return data_parallel_degree(role, ranks, guesses).value_or(-1);
   };
   EXPECT_EQ(degree(with_groups({}), 1), 1);
   EXPECT_EQ(degree(with_groups({{"", 16}, {"mesh_dp", 4}, {"mesh_tp", 4}}), 16), 4);
@@ -96,16 +96,20 @@ workload::Workload with_gradient(const std::vector<int32_t>& reductions, const c
   return made;
 }
 
-int64_t degree_of(const workload::Workload& workload) {
+int64_t degree_of(const workload::Workload& workload, int64_t replicas = 16) {
   std::vector<lower::Guess> guesses;
   const workload::Step step{0, int64_t(workload.records.size()), 1, true, false};
-  return data_parallel_degree(workload, step, 16, guesses).value_or(-1);
+  const CaseRole role{std::make_shared<const workload::Workload>(workload), step, {}};
+  return data_parallel_degree(role, replicas, guesses).value_or(-1);
 }
 
 TEST(DataParallelDegree, IsTheSizeOfTheGroupsOverWhichGradientsAreReduced) {
   EXPECT_EQ(degree_of(with_gradient({0}, "aten::copy_")), 16);
   EXPECT_EQ(degree_of(with_gradient({1}, "aten::_foreach_copy_")), 4);
   EXPECT_EQ(degree_of(with_gradient({1, 2}, "aten::div.Tensor")), 8);
+  // Of a stage of a pipeline, of which so many run alike.
+  EXPECT_EQ(degree_of(with_gradient({1}, "aten::copy_"), 4), 4);
+  EXPECT_EQ(degree_of(with_gradient({1}, "aten::copy_"), 2), -1);
   // Reduced again, as in each micro-batch, a gradient stands for no more ranks.
   EXPECT_EQ(degree_of(with_gradient({1, 1}, "aten::copy_")), 4);
   // What a matrix multiplication makes of a reduced activation is not reduced.

@@ -72,6 +72,47 @@ TEST(Steps, MicroBatchesAndSeveralOptimizersAreOneStep) {
   EXPECT_EQ(counted_in(b.workload, steps[0]).samples, 12);
 }
 
+void message(Builder& b, CallKind kind, int32_t peer) {
+  Call call;
+  call.kind = kind;
+  call.peer = peer;
+  b.workload.calls.push_back(call);
+  Record record;
+  record.kind = RecordKind::call;
+  record.payload = int32_t(b.workload.calls.size()) - 1;
+  b.workload.records.push_back(record);
+}
+
+// A stage receives before its forward begins: what comes after the optimizer is of the next step.
+TEST(Steps, AMessageAfterTheOptimizerBeginsTheNextStep) {
+  Builder b;
+  for (int step = 0; step < 2; ++step) {
+    message(b, CallKind::recv, 0);
+    train(b);
+  }
+  const auto steps = find_steps(b.workload);
+  ASSERT_EQ(steps.size(), 2u);
+  EXPECT_EQ(steps[0].end, 7);
+  EXPECT_EQ(steps[1].end, 14);
+}
+
+// Two chunks of a pipeline on one rank, two micro-batches, all forward before all backward: the
+// samples are those of every call of the first chunk.
+TEST(Steps, EveryMicroBatchOfAPipelineCounts) {
+  Builder b;
+  b.workload.modules = {"", "first", "second"};
+  message(b, CallKind::send, 1);
+  for (int micro = 0; micro < 2; ++micro) {
+    for (const int32_t chunk : {1, 2}) {
+      b.marker(MarkerKind::forward_begin, 5).module = chunk;
+      b.op(kOp, Phase::forward);
+    }
+  }
+  for (int i = 0; i < 4; ++i) b.op(kOp, Phase::backward);
+  train(b, 1, -1);
+  EXPECT_EQ(counted_in(b.workload, find_steps(b.workload)[0]).samples, 10);
+}
+
 TEST(Steps, SamplesThatASubmoduleTellsAreThoseOfItsForward) {
   Builder b;
   b.marker(MarkerKind::forward_begin, -1);

@@ -1,0 +1,79 @@
+// SPDX-License-Identifier: Apache-2.0
+// SPDX-FileCopyrightText: The trnsim authors
+#include <gtest/gtest.h>
+
+#include "build.h"
+
+namespace trnsim::workload {
+namespace {
+
+using test::Builder;
+
+// Rank `rank` of 8 in a group of 4 in a row: `before` ops and storages of a setup that is no part
+// of the step, then an op, and a send to the next of the group.
+struct Made {
+  Workload workload;
+  Step step;
+};
+Made make(int64_t rank, int before,
+          const char* op = "aten::relu(self: float32[8]) -> (out0: float32[8])", int64_t places = 1,
+          int32_t version = 0) {
+  Builder b;
+  b.workload.rank = rank;
+  b.workload.world_size = 8;
+  b.workload.groups = {{"", {0, {{1, 8}}, {}}}, {"g", {rank - rank % 4, {{1, 4}}, {}}}};
+  for (int i = 0; i < before; ++i) {
+    b.storage(64);
+    b.op("aten::rand() -> ()", Phase::other);
+  }
+  const int32_t x = b.storage(32), y = b.storage(32);
+  const int64_t begin = int64_t(b.workload.records.size());
+  b.op(op, Phase::forward, {{x, version}, {y, version}});
+  Call call;
+  call.kind = CallKind::send;
+  call.group = 1;
+  call.bytes = 32;
+  call.peer = int32_t(rank - rank % 4 + (rank % 4 + places) % 4);
+  b.workload.calls.push_back(call);
+  Record record;
+  record.kind = RecordKind::call;
+  record.payload = 0;
+  record.uses_begin = int64_t(b.workload.uses.size());
+  record.uses_count = 1;
+  b.workload.uses.push_back({y, version});
+  b.workload.records.push_back(record);
+  return {b.workload, {begin, begin + 2, 0, true, false}};
+}
+
+std::vector<std::string> compare(const Made& a, const Made& b) {
+  return compare_steps(a.workload, a.step, b.workload, b.step, 5);
+}
+
+TEST(CompareSteps, RanksMayBeElsewhereAndHaveDoneOtherThingsBefore) {
+  EXPECT_TRUE(compare(make(0, 0), make(0, 0)).empty());
+  EXPECT_TRUE(compare(make(0, 0), make(5, 3)).empty());
+  EXPECT_TRUE(
+      compare(make(3, 1), make(4, 0, "aten::relu(self: float32[8]) -> (out0: float32[8])", 1, 7))
+          .empty());  // 3 sends to 0, around its group
+}
+
+TEST(CompareSteps, AnotherOpOrAMessageThatGoesElsewhereIsADifference) {
+  const auto op =
+      compare(make(0, 0), make(1, 0, "aten::gelu(self: float32[8]) -> (out0: float32[8])"));
+  ASSERT_EQ(op.size(), 1u);
+  EXPECT_NE(op[0].find("aten::gelu"), std::string::npos);
+  const auto message =
+      compare(make(0, 0), make(1, 0, "aten::relu(self: float32[8]) -> (out0: float32[8])", 2));
+  ASSERT_EQ(message.size(), 1u);
+  EXPECT_NE(message[0].find("differs in call"), std::string::npos);
+}
+
+TEST(CompareSteps, AnotherShapeOfGroupIsADifference) {
+  Made other = make(4, 0);
+  other.workload.groups[1].ranks = {4, {{1, 2}}, {}};
+  other.workload.calls[0].peer = 5;
+  EXPECT_FALSE(compare(make(0, 0), other).empty());
+}
+
+}  // namespace
+}  // namespace trnsim::workload
