@@ -7,7 +7,7 @@ import numpy
 import numpy.typing
 import typing
 import typing_extensions
-__all__: list[str] = ['Advice', 'Backend', 'Breakdown', 'CallSpan', 'Cohorts', 'CollectiveRun', 'Communicator', 'Engine', 'Fallback', 'Figure', 'Link', 'LinkInfo', 'LinkUse', 'Machine', 'MemoryPeak', 'ModuleShare', 'OpShare', 'Placement', 'Program', 'Progress', 'ProjectProgress', 'Projection', 'Rank', 'Run', 'Step', 'System', 'Timeline', 'Topology', 'Variable', 'Workload', 'bus_factor', 'check_scenario', 'collective_name', 'cost_rules', 'estimate_trace_bytes', 'find_violation', 'fold_system', 'input_group_of', 'lower_step', 'make_cohorts', 'make_job_system', 'make_machine', 'make_placement', 'make_system', 'make_topology', 'project_step', 'run_collective', 'simulate_shard', 'simulate_step', 'solve_max_min', 'with_jitter', 'workload_enum_names', 'write_trace']
+__all__: list[str] = ['Advice', 'Backend', 'Breakdown', 'CallSpan', 'Cohorts', 'CollectiveRun', 'Communicator', 'Engine', 'Fallback', 'Figure', 'Link', 'LinkInfo', 'LinkUse', 'Machine', 'MemoryPeak', 'ModuleShare', 'OpShare', 'Placement', 'Program', 'Progress', 'ProjectProgress', 'Projection', 'Rank', 'RoleFigures', 'Run', 'Step', 'System', 'Timeline', 'Topology', 'Variable', 'Workload', 'bus_factor', 'check_scenario', 'collective_name', 'cost_rules', 'estimate_trace_bytes', 'find_violation', 'fold_system', 'input_group_of', 'lower_step', 'make_cohorts', 'make_job_system', 'make_machine', 'make_placement', 'make_system', 'make_topology', 'pattern_of_ranks', 'project_step', 'ranks_of_pattern', 'run_collective', 'simulate_shard', 'simulate_step', 'solve_max_min', 'with_jitter', 'workload_enum_names', 'write_trace']
 class Figure:
     def __init__(self, key: str, value: str, unit: str, source: str, confidence: str) -> None:
         ...
@@ -207,10 +207,18 @@ class Workload:
         """
         One line a difference, at most `limit`; empty when equal.
         """
+    def compare_step(self, step: Step, other: Workload, other_step: Step, limit: typing.SupportsInt | typing.SupportsIndex = 20) -> list[str]:
+        """
+        The same of two ranks' steps, but for where the ranks are.
+        """
     def find_steps(self) -> list[Step]:
         ...
     def outside_step(self, step: Step) -> numpy.typing.NDArray[numpy.uint8]:
         ...
+    def peers_in_step(self, step: Step) -> list[tuple[int, int]]:
+        """
+        (group, rank) of everybody that it exchanges messages with.
+        """
     def print_record(self, record: typing.SupportsInt | typing.SupportsIndex) -> str:
         ...
     def print_records(self, begin: typing.SupportsInt | typing.SupportsIndex, end: typing.SupportsInt | typing.SupportsIndex) -> list[str]:
@@ -246,6 +254,14 @@ class Workload:
         ...
     @parameter_count.setter
     def parameter_count(self, arg0: typing.SupportsInt | typing.SupportsIndex) -> None:
+        ...
+    @property
+    def played_by(self) -> str | None:
+        """
+        The ranks that play the role, as groups are written; None: every rank of the world.
+        """
+    @played_by.setter
+    def played_by(self, arg1: str | None) -> None:
         ...
     @property
     def rank(self) -> int:
@@ -694,6 +710,22 @@ class Fallback:
     @property
     def share(self) -> float:
         ...
+class RoleFigures:
+    """
+    Ranks that run the same thing.
+    """
+    @property
+    def memory_peak_bytes(self) -> int:
+        ...
+    @property
+    def name(self) -> str:
+        ...
+    @property
+    def rank_count(self) -> int:
+        ...
+    @property
+    def ranks(self) -> str:
+        ...
 class Projection:
     @property
     def advice(self) -> list[Advice]:
@@ -782,6 +814,9 @@ class Projection:
     def memory_reserved_bytes(self) -> int:
         ...
     @property
+    def memory_role(self) -> str:
+        ...
+    @property
     def mfu(self) -> float | None:
         ...
     @property
@@ -818,7 +853,7 @@ class Projection:
     def ranks_per_chip(self) -> int:
         ...
     @property
-    def role(self) -> str:
+    def roles(self) -> list[RoleFigures]:
         ...
     @property
     def samples_per_s(self) -> float | None:
@@ -854,8 +889,10 @@ class Run:
     def machine(self) -> Machine:
         ...
     @property
-    def program(self) -> Program:
-        ...
+    def programs(self) -> list[Program]:
+        """
+        One a role, in the order of the Workloads.
+        """
     @property
     def projection(self) -> Projection:
         ...
@@ -863,7 +900,7 @@ class Run:
     def timeline(self) -> Timeline:
         ...
     @property
-    def workload(self) -> Workload:
+    def workloads(self) -> list[Workload]:
         ...
 class CollectiveRun:
     @property
@@ -920,7 +957,11 @@ def make_system(program: Program, machine: Machine, topology: Topology, placemen
     ...
 def make_topology(machine: Machine, chips: typing.SupportsInt | typing.SupportsIndex, faults: collections.abc.Sequence[tuple[str, str]] = [], seed: typing.SupportsInt | typing.SupportsIndex = 0) -> Topology:
     ...
-def project_step(workload: Workload, machine: Machine, placement: Placement, step: typing.SupportsInt | typing.SupportsIndex, tokens_per_step: typing.SupportsInt | typing.SupportsIndex, samples_per_step: typing.SupportsInt | typing.SupportsIndex, top: typing.SupportsInt | typing.SupportsIndex, advise: bool, interval: bool, fold: bool, step_mode: bool, slow_chips: collections.abc.Sequence[str], faults: collections.abc.Sequence[str], progress: ProjectProgress, all_gather: collections.abc.Callable[[numpy.typing.NDArray[numpy.int64]], collections.abc.Sequence[typing.SupportsInt | typing.SupportsIndex]], process: typing.SupportsInt | typing.SupportsIndex, processes: typing.SupportsInt | typing.SupportsIndex) -> Run:
+def pattern_of_ranks(ranks: collections.abc.Sequence[typing.SupportsInt | typing.SupportsIndex]) -> str:
+    ...
+def project_step(workloads: collections.abc.Sequence[Workload], machine: Machine, placement: Placement, step: typing.SupportsInt | typing.SupportsIndex, tokens_per_step: typing.SupportsInt | typing.SupportsIndex, samples_per_step: typing.SupportsInt | typing.SupportsIndex, top: typing.SupportsInt | typing.SupportsIndex, advise: bool, interval: bool, fold: bool, step_mode: bool, slow_chips: collections.abc.Sequence[str], faults: collections.abc.Sequence[str], progress: ProjectProgress, all_gather: collections.abc.Callable[[numpy.typing.NDArray[numpy.int64]], collections.abc.Sequence[typing.SupportsInt | typing.SupportsIndex]], process: typing.SupportsInt | typing.SupportsIndex, processes: typing.SupportsInt | typing.SupportsIndex) -> Run:
+    ...
+def ranks_of_pattern(pattern: str) -> list[int]:
     ...
 def run_collective(name: str, sizes: collections.abc.Sequence[typing.SupportsInt | typing.SupportsIndex], machine: Machine, placement: Placement, algorithm: str, shares: collections.abc.Sequence[typing.SupportsInt | typing.SupportsIndex], faults: collections.abc.Sequence[str], step_mode: bool, interval: bool, progress: ProjectProgress) -> list[CollectiveRun]:
     ...

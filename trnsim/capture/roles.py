@@ -58,6 +58,7 @@ class Finder:
         self._step = step
         self._index = -1 if step is None else step  # of the measured step among whole ones
         self._known: dict[int, Workload] = {}  # ranks whose whole script was captured
+        self._met: dict[int, list[tuple[list[int], int]]] = {}
         self._compared: dict[tuple[int, int], list[str]] = {}
         self.notes: list[str] = []
 
@@ -95,12 +96,12 @@ class Finder:
 
     def _messages(self, rank: int) -> list[tuple[list[int], int]]:
         """Members of the group and peer, of all messages in the rank's measured step."""
-        workload = self._known[rank]
-        groups = workload.groups
-        step = workload.choose_step(self._index)
-        return [
-            (members_of(groups[group][1]), peer) for group, peer in workload.peers_in_step(step)
-        ]
+        if rank not in self._met:
+            workload = self._known[rank]
+            groups = workload.groups
+            peers = workload.peers_in_step(workload.choose_step(self._index))
+            self._met[rank] = [(members_of(groups[group][1]), peer) for group, peer in peers]
+        return self._met[rank]
 
     def _missing(self, mine: set[int]) -> set[int]:
         wanted = set()
