@@ -6,6 +6,7 @@
 #include <algorithm>
 
 #include "lower/order.h"
+#include "workload/captured_graph.h"
 
 namespace trnsim::lower {
 namespace {
@@ -102,6 +103,11 @@ class Planner {
     first_of_graph_ = int32_t(plan_.units.size());
   }
 
+  // A captured graph is a region that no compiler has seen.
+  bool is_compiled(const Record& record) const {
+    return record.region >= 0 && !workload::is_captured_graph(workload_, record);
+  }
+
   int32_t new_unit(UnitKind kind, int64_t index, const Record& record) {
     Unit unit;
     unit.kind = kind;
@@ -110,7 +116,7 @@ class Planner {
     unit.stream = record.stream;
     unit.graph = graph_;
     unit.region = record.region;
-    unit.fused = options_.fuse || (options_.fuse_regions && record.region >= 0);
+    unit.fused = options_.fuse || (options_.fuse_regions && is_compiled(record));
     for (const auto& [queue, fence] : fences_[record.stream]) unit.fences.push_back(fence);
     plan_.units.push_back(std::move(unit));
     return int32_t(plan_.units.size()) - 1;
