@@ -126,3 +126,27 @@ def test_a_real_gpu_is_in_the_way(run: Callable, tmp_path: Path, gpus: int) -> N
         assert "this process has 2 real GPUs of that name" in ran.errors
         assert "CUDA_VISIBLE_DEVICES=" in ran.errors
         assert ("the script asks for CUDA (train.py:2: x = " in ran.errors) == (not options)
+
+
+def test_several_devices_in_one_process_are_named(run: Callable) -> None:
+    ran = run("""
+        import torch
+        first, second = (torch.nn.Linear(4, 4).to(f"cuda:{index}") for index in range(2))
+        second(first(torch.ones(2, 4, device="cuda:0")).to("cuda:1")).sum().backward()
+    """, "--chips", "4")  # fmt: skip
+    assert ran.code == 0, ran.prints
+    assert "tensors were on cuda:0 and cuda:1: one process with several devices" in ran.notes()
+
+
+def test_ops_of_another_library_are_served(run: Callable) -> None:
+    pytest.importorskip("torchvision")
+    ran = run("""
+        import torch, torchvision
+        boxes = torch.tensor([[0, 0, 9.0, 9], [1, 1, 9, 9], [20, 20, 30, 30]], device="cuda")
+        kept = torchvision.ops.nms(boxes, torch.tensor([0.9, 0.8, 0.7], device="cuda"), 0.5)
+        assert kept.is_cuda and kept.tolist() == [0, 2]
+        pixels = torch.randn(1, 3, 16, 16, device="cuda", requires_grad=True)
+        torchvision.ops.roi_align(pixels, [boxes[:1]], (4, 4)).sum().backward()
+        assert pixels.grad.is_cuda
+    """, "--mode", "compute")  # fmt: skip
+    assert ran.code == 0, ran.prints

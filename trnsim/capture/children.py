@@ -2,8 +2,8 @@
 # SPDX-FileCopyrightText: The trnsim authors
 """Other ranks of a job: the script run again in processes of their own, their output in logs.
 
-Each child gets a request as JSON and leaves its Workload as a run file, and beside it what stages of
-a pipeline said of their shapes.
+Each child gets a request as JSON and leaves its Workload as a run file, and beside it what stages
+of a pipeline said of their shapes.
 """
 
 from __future__ import annotations

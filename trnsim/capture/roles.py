@@ -3,12 +3,12 @@
 """Which ranks of a job are captured, and which ranks do the same as they.
 
 Rank 0 is captured first, then every rank that it exchanges messages with in the measured step, and
-theirs, until nobody is missing: one pipeline, say. Where all that a group's messages lead to ask for
-the same, but for being moved along (a ring), its other members are taken to do so too. The other
-ranks of the job are copies of the set that was found, moved along; a few of them, chosen at random,
-are captured to see whether they are. If not, rank 0's set may be the odd one (it writes logs): the
-rest is then taken to be as the set of the rank that differs, and that is checked at other ranks. A
-script whose ranks differ otherwise is refused, with the first difference.
+theirs, until nobody is missing: one pipeline, say. Where all that a group's messages lead to ask
+for the same, but for being moved along (a ring), its other members are taken to do so too. The
+other ranks of the job are copies of the set that was found, moved along; a few of them, chosen at
+random, are captured to see whether they are. If not, rank 0's set may be the odd one (it writes
+logs): the rest is then taken to be as the set of the rank that differs, and that is checked at
+other ranks. A script whose ranks differ otherwise is refused, with the first difference.
 """
 
 from __future__ import annotations

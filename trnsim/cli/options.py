@@ -67,6 +67,16 @@ SamplesPerStep = Annotated[
     int | None,
     typer.Option(metavar="N", min=1, help="Samples of all ranks in a step, where we cannot tell."),
 ]
+RunMode = Annotated[Mode, typer.Option(help="phantom: shapes only; compute: values too.")]
+MaxRoles = Annotated[
+    int, typer.Option(metavar="N", min=1, help="Ranks that may be captured before giving up.")
+]
+CheckRanks = Annotated[
+    int,
+    typer.Option(
+        metavar="N", min=0, help="Ranks to run as, to see whether they do as rank 0 does."
+    ),
+]
 NoFold = Annotated[
     bool,
     typer.Option("--no-fold", help="Simulate every rank, alike or not; the same result, slower."),

@@ -16,6 +16,7 @@ from trnsim.cli import options, output
 from trnsim.errors import CaptureError
 
 if TYPE_CHECKING:
+    from trnsim.capture.children import Request
     from trnsim.capture.cuda.choice import DeviceChoice
     from trnsim.job import Job
 
@@ -41,9 +42,7 @@ def run(
     chips: options.Chips = None,
     ranks: options.Ranks = None,
     ranks_per_chip: options.RanksPerChip = None,
-    mode: Annotated[
-        options.Mode, typer.Option(help="phantom: shapes only; compute: values too.")
-    ] = options.Mode.phantom,
+    mode: options.RunMode = options.Mode.phantom,
     step: options.Step = None,
     stop_after_step: Annotated[
         bool, typer.Option("--stop-after-step", help="End the script after the measured step.")
@@ -59,25 +58,18 @@ def run(
     collectives: options.Collectives = None,
     slow_chips: options.SlowChips = None,
     faults: options.Faults = None,
-    max_roles: Annotated[
-        int, typer.Option(metavar="N", min=1, help="Ranks that may be captured before giving up.")
-    ] = 64,
-    check_ranks: Annotated[
-        int,
-        typer.Option(
-            metavar="N", min=0, help="Ranks to run as, to see whether they do as rank 0 does."
-        ),
-    ] = 2,
+    max_roles: options.MaxRoles = 64,
+    check_ranks: options.CheckRanks = 2,
     out: options.Out = None,
     as_json: options.Json = False,
     cuda: options.Cuda = None,
 ) -> None:
     """Run a training script, unchanged, and say how long a step takes on a machine.
 
-    The script gets the device "trn", or in the CUDA mode "cuda", and torchrun's variables; it runs
-    as rank 0, whose prints, exceptions and exit code are its own. Where it is distributed it runs
-    again, in processes whose output goes to logs, as the ranks that rank 0 exchanges messages with,
-    and as a few others to see whether they do the same.
+    The script gets the device "trn", or in the CUDA mode "cuda", and torchrun's variables; prints,
+    exceptions and exit code are those of rank 0. If distributed it runs again, output in logs, as
+    the ranks that rank 0 exchanges messages with, and as a few others to see whether they do the
+    same.
     """
     from trnsim.capture.children import Children, Request
     from trnsim.job import is_step_mode, make_job
@@ -92,21 +84,16 @@ def run(
     job.check_scenario(slow_chips or [], faults or [])
     choice = _choose_device(script, arguments or [], is_module, cuda)
     document = output.claim_json(as_json)
-    folder = os.getcwd()
     last = None if not stop_after_step else 0 if step is None else step + 1
-    environment = dict(os.environ)
-    captured = _capture(script, arguments or [], is_module, job, mode, no_oom, last, choice)
-    if captured.exit_code != 0:
-        _explain(captured, choice)
-        ended = f"trnsim: no report: the script ended with exit code {captured.exit_code}"
-        print(ended, file=sys.stderr)
-        raise typer.Exit(captured.exit_code)
     request = Request(
         script, arguments or [], is_module, machine, overrides or [], job.placement.chips,
         job.placement.ranks_per_chip, mode.value, no_oom, choice.is_cuda, last,
     )  # fmt: skip
-    children = Children(request, environment, None if out is None else out / "logs", folder)
+    children = Children(request, dict(os.environ), None if out is None else out / "logs")
     children.last_step = 0 if step is None else step + 1
+    captured = _capture(job, request, choice)
+    if captured.exit_code != 0:
+        _explain_and_exit(captured, choice)
     workloads = _roles(captured, children, step, max_roles, check_ranks)
     projection = _project(
         workloads, job, step=step, top=top, tokens_per_step=tokens_per_step,
@@ -114,10 +101,14 @@ def run(
         slow_chips=slow_chips or [], faults=faults or [],
     )  # fmt: skip
     if out is not None:
-        name = script.rpartition(".")[2] if is_module else Path(script).stem
-        command = [*(["-m"] if is_module else []), script, *(arguments or [])]
-        projection.write(out, name, command)
+        _write(projection, out, request)
     output.finish(projection, document)
+
+
+def _write(projection: Any, out: Path, request: Request) -> None:
+    name = request.script.rpartition(".")[2] if request.is_module else Path(request.script).stem
+    command = [*(["-m"] if request.is_module else []), request.script, *request.arguments]
+    projection.write(out, name, command)
 
 
 def _check_script(script: str, is_module: bool) -> None:
@@ -138,16 +129,7 @@ def _check_script(script: str, is_module: bool) -> None:
         raise CaptureError(f"no module '{script}': give its name as python -m takes it")
 
 
-def _capture(
-    script: str,
-    arguments: list[str],
-    is_module: bool,
-    job: Job,
-    mode: options.Mode,
-    no_oom: bool,
-    stop_after_step: int | None,
-    choice: DeviceChoice,
-) -> Any:
+def _capture(job: Job, request: Request, choice: DeviceChoice) -> Any:
     os.environ["TRNSIM_AUTOLOAD"] = "1"  # the command asks for our device, whoever else is here
     choice.enter()
     import trnsim.device  # noqa: F401  before torch, which would only warn where it fails
@@ -158,14 +140,14 @@ def _capture(
 
     try:
         return run_script(
-            script,
-            arguments,
-            is_module=is_module,
+            request.script,
+            request.arguments,
+            is_module=request.is_module,
             world=job.world(),
-            mode=mode.value,
+            mode=request.mode,
             capacity_bytes=job.capacity_bytes,
-            no_oom=no_oom,
-            stop_after_step=stop_after_step,
+            no_oom=request.no_oom,
+            stop_after_step=request.stop_after_step,
             notes=choice.notes(),
             others_follow=True,
         )
@@ -205,7 +187,7 @@ def _roles(
     return as_workloads(roles)
 
 
-def _explain(captured: Any, choice: DeviceChoice) -> None:
+def _explain_and_exit(captured: Any, choice: DeviceChoice) -> None:
     import torch
 
     line = choice.explain(captured.exception)
@@ -217,6 +199,9 @@ def _explain(captured: Any, choice: DeviceChoice) -> None:
             "trnsim: the model is too large for the device: --no-oom shows by how much",
             file=sys.stderr,
         )
+    ended = f"trnsim: no report: the script ended with exit code {captured.exit_code}"
+    print(ended, file=sys.stderr)
+    raise typer.Exit(captured.exit_code)
 
 
 def _project(workloads: list[Any], job: Job, **asked: Any) -> Any:

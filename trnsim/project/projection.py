@@ -225,8 +225,7 @@ def project(
     What is not given for a run file is as in the run that wrote it; a machine begins anew.
 
     Args:
-        workload: a Workload, one of every role of a job, a run file's path, or what
-            `trnsim.workload.load_run` made of it.
+        workload: a Workload, one of every role, a run file's path, or what `load_run` made of it.
         machine: a preset's name, the path of a machine file, or a Machine; the run file's own when
             None, and "trn2" for a Workload.
         chips, ranks, ranks_per_chip: size of the job; the ranks that the script ran as when
@@ -263,17 +262,14 @@ def project(
     }  # fmt: skip
     counts = {"chips": chips, "ranks": ranks, "ranks_per_chip": ranks_per_chip}
     check_asked(top=top, **{name: asked[name] for name in _NUMBERS})
-    if isinstance(workload, _core.Workload):
-        roles = [workload]
-    elif isinstance(workload, (workloads.RunFile, str, os.PathLike)):
-        run = workload if isinstance(workload, workloads.RunFile) else workloads.load_run(workload)
-        _fill_from(run, machine is None, asked, counts)
-        roles, machine = run.workloads, machine or _machine_of(run)
-    else:
-        roles = list(workload)
+    if isinstance(workload, (str, os.PathLike)):
+        workload = workloads.load_run(workload)
+    if isinstance(workload, workloads.RunFile):
+        _fill_from(workload, machine is None, asked, counts)
+        workload, machine = workload.workloads, machine or _machine_of(workload)
+    roles = [workload] if isinstance(workload, _core.Workload) else list(workload)
     job = _job_of(roles[0], machine or "trn2", overrides, **counts)
-    options = {"top": top, "advise": advise, "interval": interval, "fold": fold}
-    return _project(roles, job, asked, group, **options)
+    return _project(roles, job, asked, group, top=top, advise=advise, interval=interval, fold=fold)
 
 
 def _fill_from(
