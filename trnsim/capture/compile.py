@@ -39,7 +39,7 @@ def compiled_on_device(original: Callable[..., Any]) -> Callable[..., Any]:
 
 
 def _is_on_device(model: Any, inputs: Sequence[Any]) -> bool:
-    name = torch._C._get_privateuse1_backend_name()
+    name = _torch.device_name()
     if any(_device_type(value) == name for value in inputs):
         return True
     nodes = getattr(getattr(model, "graph", None), "nodes", ())

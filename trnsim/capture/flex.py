@@ -33,9 +33,11 @@ _densities: weakref.WeakKeyDictionary[Any, dict[Any, float]] = weakref.WeakKeyDi
 def serve(module: ModuleType) -> None:
     """Registers our kernels at torch._higher_order_ops.flex_attention, once it is imported."""
     keys = torch._C.DispatchKey
+    serves_cuda = _torch.device_name() == "cuda"
+    device = keys.CUDA if serves_cuda else keys.PrivateUse1
     forward, backward = module.flex_attention, module.flex_attention_backward
     dense = keys.CompositeExplicitAutograd
-    forward.py_impl(keys.PrivateUse1)(
+    forward.py_impl(device)(
         _kernel(
             "trnsim::flex_attention",
             _NAMES,
@@ -43,7 +45,7 @@ def serve(module: ModuleType) -> None:
             forward.py_kernels[dense],
         )
     )
-    backward.py_impl(keys.PrivateUse1)(
+    backward.py_impl(device)(
         _kernel(
             "trnsim::flex_attention_backward",
             _BACKWARD_NAMES,
@@ -51,14 +53,15 @@ def serve(module: ModuleType) -> None:
             backward.py_kernels[dense],
         )
     )
-    forward.py_impl(keys.AutocastPrivateUse1)(_autocast(forward))
+    if not serves_cuda:  # torch has that of CUDA itself
+        forward.py_impl(keys.AutocastPrivateUse1)(_autocast(forward))
 
 
 def validate_device(original: Callable[..., None]) -> Callable[..., None]:
     """Replaces ``_validate_device``, whose list of devices is fixed."""
 
     def _validate_device(query: torch.Tensor, key: torch.Tensor, value: torch.Tensor) -> None:
-        if query.device.type != torch._C._get_privateuse1_backend_name():
+        if query.device.type != _torch.device_name():
             original(query, key, value)
 
     return _validate_device
@@ -99,14 +102,14 @@ class _DevicesAreHost(TorchFunctionMode):
     """Inside, graphs that name our device make their tensors on the CPU."""
 
     def __torch_function__(self, function: Any, types: Any, args: Any = (), kwargs: Any = None):
-        name, host = torch._C._get_privateuse1_backend_name(), torch.device("cpu")
+        name, host = _torch.device_name(), torch.device("cpu")
         ours = lambda each: isinstance(each, torch.device) and each.type == name
         args, kwargs = tree_map(lambda each: host if ours(each) else each, (args, kwargs or {}))
         return function(*args, **kwargs)
 
 
 def _on_host(values: Any) -> Any:
-    name = torch._C._get_privateuse1_backend_name()
+    name = _torch.device_name()
     here = lambda each: _is_tensor(each) and each.device.type == name
     return tree_map(lambda each: _torch.values_of(each) if here(each) else each, values)
 
@@ -126,7 +129,7 @@ def _fill(results: Any, arguments: tuple[Any, ...], dense: Callable[..., Any]) -
 
 def _autocast(flex_attention: Any) -> Callable[..., Any]:
     def autocast(query: Any, key: Any, value: Any, *arguments: Any, **named: Any) -> Any:
-        name = torch._C._get_privateuse1_backend_name()
+        name = _torch.device_name()
         wanted = torch.get_autocast_dtype(name)
         query, key, value = (
             each.to(wanted) if each.is_floating_point() and each.dtype != torch.float64 else each

@@ -66,10 +66,9 @@ def run(
 ) -> None:
     """Run a training script, unchanged, and say how long a step takes on a machine.
 
-    The script gets the device "trn", or in the CUDA mode "cuda", and torchrun's variables; prints,
-    exceptions and exit code are those of rank 0. If distributed it runs again, output in logs, as
-    the ranks that rank 0 exchanges messages with, and as a few others to see whether they do the
-    same.
+    The script gets the device "trn" (or "cuda") and torchrun's variables; prints, exceptions and
+    exit code are rank 0's. If distributed it runs again, output in logs, as the ranks that rank 0
+    has messages with, and as a few others to see whether they do the same.
     """
     from trnsim.capture.children import Children, Request
     from trnsim.job import is_step_mode, make_job
@@ -92,8 +91,7 @@ def run(
     children = Children(request, dict(os.environ), None if out is None else out / "logs")
     children.last_step = 0 if step is None else step + 1
     captured = _capture(job, request, choice)
-    if captured.exit_code != 0:
-        _explain_and_exit(captured, choice)
+    _exit_where_it_failed(captured, choice)
     workloads = _roles(captured, children, step, max_roles, check_ranks)
     projection = _project(
         workloads, job, step=step, top=top, tokens_per_step=tokens_per_step,
@@ -187,7 +185,9 @@ def _roles(
     return as_workloads(roles)
 
 
-def _explain_and_exit(captured: Any, choice: DeviceChoice) -> None:
+def _exit_where_it_failed(captured: Any, choice: DeviceChoice) -> None:
+    if captured.exit_code == 0:
+        return
     import torch
 
     line = choice.explain(captured.exception)
