@@ -81,8 +81,8 @@ def run(
         machine, chips=chips, ranks=ranks, ranks_per_chip=ranks_per_chip, overrides=overrides or []
     )
     job.check_scenario(slow_chips or [], faults or [])
-    choice = _choose_device(script, arguments or [], is_module, cuda)
     document = output.claim_json(as_json)
+    choice = _choose_device(script, arguments or [], is_module, cuda)
     last = None if not stop_after_step else 0 if step is None else step + 1
     request = Request(
         script, arguments or [], is_module, machine, overrides or [], job.placement.chips,
@@ -91,7 +91,6 @@ def run(
     children = Children(request, dict(os.environ), None if out is None else out / "logs")
     children.last_step = 0 if step is None else step + 1
     captured = _capture(job, request, choice)
-    _exit_where_it_failed(captured, choice)
     workloads = _roles(captured, children, step, max_roles, check_ranks)
     projection = _project(
         workloads, job, step=step, top=top, tokens_per_step=tokens_per_step,
@@ -137,7 +136,7 @@ def _capture(job: Job, request: Request, choice: DeviceChoice) -> Any:
     clock.install(job.machine, job.placement.ranks_per_chip)
 
     try:
-        return run_script(
+        captured = run_script(
             request.script,
             request.arguments,
             is_module=request.is_module,
@@ -151,6 +150,8 @@ def _capture(job: Job, request: Request, choice: DeviceChoice) -> Any:
         )
     except CaptureError as error:
         raise CaptureError(f"{error}{choice.advice()}") from None
+    _exit_where_it_failed(captured, choice)
+    return captured
 
 
 def _choose_device(
