@@ -33,8 +33,8 @@ def gradients(results: list[torch.Tensor], inputs: list[torch.Tensor]) -> list[t
 
 
 def difference(got: Results, want: Results, mode: str, is_random: bool = False) -> str:
-    """Empty when they agree: in values in compute mode (but random ones), in strides in phantom mode,
-    in shapes and dtypes in both."""
+    """Empty when they agree: in values in compute mode, but random ones, in strides in phantom
+    mode, in shapes and dtypes in both."""
     for part, ours, theirs in zip(("forward", "backward"), got, want, strict=True):
         if len(ours) != len(theirs):
             return f"{part}: {len(ours)} results for {len(theirs)}"
