@@ -26,12 +26,12 @@ GraphMark present() {
 }  // namespace
 
 GraphMark begin_graph() {
-  begin_region(workload::kCapturedGraph, false);
+  begin_captured_graph(workload::kCapturedGraph);
   return present();
 }
 
 GraphMark end_graph() {
-  end_region();
+  end_captured_graph();
   return present();
 }
 

@@ -57,6 +57,7 @@ thread_local ThreadState thread;
 struct Recorder {
   std::mutex mutex;
   int32_t recording = 0;  // counts recordings
+  int32_t captured = -1;  // region of a graph that is being captured
   Workload workload;
   std::unordered_map<std::string, int32_t> module_ids;
   std::vector<int32_t> signature_ids;  // process-wide id -> id in the workload, -1 = unused
@@ -137,8 +138,8 @@ struct Recorder {
   void place(Record& record, bool makes_node) {
     const Region* const region = current_region();
     place_by_autograd(record, makes_node, region != nullptr && region->trains);
+    record.region = region == nullptr ? captured : region->id;
     if (region == nullptr) return;
-    record.region = region->id;
     if (region->below.empty()) return;
     const std::string& above = workload.modules[size_t(record.module)];
     record.module = module_id(above.empty() ? region->below : above + "." + region->below);
@@ -263,6 +264,7 @@ void start_recording() {
               "end it before starting another");
     ++all.recording;
     all.workload = Workload();
+    all.captured = -1;
     all.module_ids = {{"", 0}};
     all.signature_ids.clear();
     all.threads.clear();
@@ -484,6 +486,19 @@ void pop_optimizer() { --thread.optimizer; }
 void edit_recording(const std::function<void(Workload& workload, int32_t recording)>& edit) {
   const std::lock_guard lock(recorder().mutex);
   edit(recorder().workload, recorder().recording);
+}
+
+void begin_captured_graph(const std::string& description) {
+  if (!is_recording()) return;
+  Recorder& all = recorder();
+  const std::lock_guard lock(all.mutex);
+  all.captured = int32_t(all.workload.regions.size());
+  all.workload.regions.push_back(description);
+}
+
+void end_captured_graph() {
+  const std::lock_guard lock(recorder().mutex);
+  recorder().captured = -1;
 }
 
 void begin_region(const std::string& description, bool trains) {

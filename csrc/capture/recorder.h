@@ -75,6 +75,9 @@ void push_recomputation();  // inside a checkpointed function that runs again
 void pop_recomputation();
 void push_optimizer();  // inside optimizer.step()
 void pop_optimizer();
+// A region of all threads, autograd's too, where they are in none of their own.
+void begin_captured_graph(const std::string& description);
+void end_captured_graph();
 // A compiled region of this thread, until end_region, which also undoes what was pushed inside and
 // is missing its pop, as after an exception. `trains`: autograd will walk it back as one node,
 // whose forward runs without grad mode.
