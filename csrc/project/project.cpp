@@ -220,7 +220,11 @@ void add_step_shapes(const Case& of, const machine::Machine& machine, Projection
       add(shape, projection.step_ps);
     } else if (!shape.is_first) {
       Case other = of;
-      choose_steps(other, shape.index);
+      try {
+        choose_steps(other, shape.index);
+      } catch (const Error&) {
+        continue;  // a step that some role did not run
+      }
       add(shape, simulate_case(other, machine).timeline->makespan_ps);
     }
   }

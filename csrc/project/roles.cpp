@@ -7,6 +7,7 @@
 #include <numeric>
 
 #include "base/error.h"
+#include "project/gradient_flow.h"
 
 namespace trnsim::project {
 namespace {
@@ -28,6 +29,13 @@ void check_one_job(const Workloads& workloads) {
               "role " + workload->role + " does not say which ranks play it",
               "set played_by of every Workload of a job with several roles");
   }
+  const workload::Workload& only = *workloads[0];
+  const bool is_part = workloads.size() == 1 && only.played_by && only.world_size > 1 &&
+                       only.played_by->size() < only.world_size;
+  TRN_CHECK(!is_part, project,
+            "role " + only.role + " is played by some of the " + std::to_string(only.world_size) +
+                " ranks only",
+            "give all Workloads of the run: trnsim.project(path) reads them");
 }
 
 // Among the whole steps of a Workload; -1 where it has none.
@@ -88,6 +96,18 @@ Case make_case(const Workloads& workloads, const ProjectOptions& options) {
   return result;
 }
 
+namespace {
+
+// Whole models that reduce their gradients over all ranks, whatever else they say to each other.
+bool are_copies(const Case& of) {
+  return std::all_of(of.roles.begin(), of.roles.end(), [&](const CaseRole& role) {
+    return role.workload->parameter_count == of.roles[0].workload->parameter_count &&
+           gradient_degree(*role.workload, role.step).value_or(1) >= of.used_ranks;
+  });
+}
+
+}  // namespace
+
 std::vector<std::vector<size_t>> pipelines_of(const Case& of) {
   std::vector<size_t> root(of.roles.size());
   std::iota(root.begin(), root.end(), size_t(0));
@@ -95,8 +115,13 @@ std::vector<std::vector<size_t>> pipelines_of(const Case& of) {
     while (root[at] != at) at = root[at];
     return at;
   };
-  for (size_t i = 0; i < of.roles.size(); ++i) {
-    for (const workload::Call& call : of.roles[i].workload->calls) {
+  const bool copies = of.roles.size() > 1 && are_copies(of);
+  for (size_t i = 0; i < of.roles.size() && !copies; ++i) {
+    const workload::Workload& workload = *of.roles[i].workload;
+    for (int64_t r = of.roles[i].step.begin; r < of.roles[i].step.end; ++r) {
+      const workload::Record& record = workload.records[size_t(r)];
+      if (record.kind != workload::RecordKind::call) continue;
+      const workload::Call& call = workload.calls[size_t(record.payload)];
       if (!fold::is_message(call.kind)) continue;
       for (size_t j = 0; j < of.roles.size(); ++j) {
         if (of.roles[j].ranks.index_of(call.peer) >= 0) root[find(j)] = find(i);

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 // SPDX-FileCopyrightText: The trnsim authors
 #include <algorithm>
+#include <set>
 
 #include "base/error.h"
 #include "workload/workload.h"
@@ -24,6 +25,19 @@ RankPattern moved_to_zero(RankPattern ranks) {
   return ranks;
 }
 
+// Where a rank is among others (its part of a flat buffer, its rows of a table) says nothing of
+// what its ops cost.
+void forget_place(Signature& signature) {
+  static const std::set<std::string> kPlaces{"other", "value", "start", "end",
+                                             "index", "min",   "max"};
+  for (auto* slots : {&signature.inputs, &signature.outputs}) {
+    for (TensorSlot& slot : *slots) slot.meta.offset = 0;
+  }
+  for (Scalar& scalar : signature.scalars) {
+    if (kPlaces.count(scalar.name) > 0) scalar.value = int64_t(0);
+  }
+}
+
 // A step as a Workload of its own, in which nothing tells which rank it is of.
 class Part {
  public:
@@ -31,6 +45,7 @@ class Part {
 
   Workload make() {
     part_.signatures = whole_.signatures;
+    for (Signature& signature : part_.signatures) forget_place(signature);
     part_.modules = whole_.modules;
     part_.regions = whole_.regions;
     part_.world_size = whole_.world_size;
@@ -82,6 +97,12 @@ class Part {
       call.peer = places_on(ranks, whole_.rank, call.peer);
     } else if (call.peer >= 0) {
       call.peer = int32_t(ranks.index_of(call.peer));
+    }
+    // A shift: everything to one other member, as far from each.
+    const int64_t own = ranks.index_of(whole_.rank);
+    const auto gets = [](int64_t bytes) { return bytes > 0; };
+    if (own >= 0 && std::count_if(call.splits.begin(), call.splits.end(), gets) == 1) {
+      std::rotate(call.splits.begin(), call.splits.begin() + own, call.splits.end());
     }
     if (call.batch >= 0) call.batch = call_[size_t(call.batch)];
     part_.calls.push_back(call);

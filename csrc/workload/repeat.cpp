@@ -119,6 +119,8 @@ class Repetition {
       const auto copy = int32_t(workload_.calls.size());
       calls_[record.payload] = copy;
       workload_.calls.push_back(Call(workload_.calls[size_t(record.payload)]));
+      int32_t& batch = workload_.calls.back().batch;
+      if (batch >= 0) batch = calls_.count(batch) > 0 ? calls_.at(batch) : copy;
       record.payload = copy;
     } else if (record.kind == RecordKind::wait) {
       const auto found = calls_.find(record.payload);

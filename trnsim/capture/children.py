@@ -73,6 +73,7 @@ class Children:
     last_step: int = 0
     shapes: dict[Any, Any] = field(default_factory=dict)
     taken: dict[int, dict[Any, Any]] = field(default_factory=dict)  # by rank
+    objects: dict[Any, bytes] = field(default_factory=dict)  # what rank 0 broadcast
 
     def capture(self, ranks: Sequence[int], only_compared: bool) -> dict[int, Workload]:
         """Their Workloads. With only_compared the script ends after the step that is measured.
@@ -142,7 +143,7 @@ class Children:
         request.rank, request.folder = rank, folder
         if only_compared:
             request.stop_after_step = self.last_step
-        request.path(".shapes").write_bytes(pickle.dumps(self.shapes))
+        request.path(".shapes").write_bytes(pickle.dumps((self.shapes, self.objects)))
         request.path(".json").write_text(json.dumps(asdict(request)))
         return request
 
@@ -203,6 +204,7 @@ def main(path: str) -> None:
 
         early.load()
     import trnsim.device  # noqa: F401  before torch, which would only warn where it fails
+    from trnsim import _torch
     from trnsim.capture import pipelining, run_script
     from trnsim.device import clock
     from trnsim.job import make_job
@@ -212,10 +214,14 @@ def main(path: str) -> None:
         overrides=request.overrides,
     )  # fmt: skip
     clock.install(job.machine, job.placement.ranks_per_chip)
-    shapes = pipelining.Shapes(pickle.loads(request.path(".shapes").read_bytes()))
+    world = job.world(request.rank)
+    # For good: what the script leaves is freed after the capture, on this rank's device.
+    _torch.set_device_count(world.local_world_size)
+    known, objects = pickle.loads(request.path(".shapes").read_bytes())
+    shapes = pipelining.Shapes(known, objects=objects)
     captured = run_script(
         request.script, request.arguments, is_module=request.is_module,
-        world=job.world(request.rank), mode=request.mode, capacity_bytes=job.capacity_bytes,
+        world=world, mode=request.mode, capacity_bytes=job.capacity_bytes,
         no_oom=request.no_oom, stop_after_step=request.stop_after_step, shapes=shapes,
         others_follow=True,
     )  # fmt: skip

@@ -21,6 +21,7 @@ from typing import Any
 import torch
 
 from trnsim import _torch
+from trnsim.capture.cuda import graphs
 
 # The trnsim.capture.hooks.Hooks of the capture that runs.
 capture: Any = None
@@ -96,7 +97,9 @@ def _run_in_region(kind: str, graph_module: Any, inputs: Sequence[Any]) -> Calla
         elif capture is not None and changed:
             step = capture.compiled_step([arguments[index] for index in changed])
         with step:
-            _torch.begin_region(description, kind == "forward")
+            # Inside a CUDA graph it is launched with it, and nothing fuses there.
+            what = graphs.DESCRIPTION if graphs.is_capturing() else description
+            _torch.begin_region(what, kind == "forward")
             try:
                 return run(arguments)
             finally:

@@ -13,7 +13,7 @@ import os
 from collections.abc import Callable, Iterator
 from typing import Any
 
-from trnsim.capture.process_group import device_name
+from trnsim.capture.process_group import backend_name, device_name
 from trnsim.capture.world import current_world
 
 
@@ -21,7 +21,9 @@ from trnsim.capture.world import current_world
 def device_in_environment() -> Iterator[None]:
     """Inside, variables that frameworks read name the device, unless the user has set them."""
     names = [name for name in ("ACCELERATE_TORCH_DEVICE",) if name not in os.environ]
-    os.environ.update(dict.fromkeys(names, device_name()))
+    world = current_world()
+    index = "" if world is None or world.world_size == 1 else f":{world.local_rank}"
+    os.environ.update(dict.fromkeys(names, f"{device_name()}{index}"))
     try:
         yield
     finally:
@@ -37,13 +39,13 @@ def prepare_backend(original: Callable[..., Any]) -> Callable[..., Any]:
         state: Any, cpu: bool = False, sagemaker_dp: Any = False, backend: str | None = None
     ) -> Any:
         world = current_world()
-        if world is None or cpu or sagemaker_dp or backend not in (None, device_name()):
+        if world is None or cpu or sagemaker_dp or backend not in (None, backend_name()):
             return original(state, cpu, sagemaker_dp, backend)
         if os.environ.get("ACCELERATE_TORCH_DEVICE", "").partition(":")[0] != device_name():
             return original(state, cpu, sagemaker_dp, backend)
         from accelerate.utils import DistributedType
 
-        return device_name(), DistributedType.MULTI_GPU
+        return backend_name(), DistributedType.MULTI_GPU
 
     return _prepare_backend
 

@@ -5,6 +5,7 @@
 from __future__ import annotations
 
 import functools
+import inspect
 import pickle
 from collections.abc import Callable, Sequence
 from typing import Any
@@ -14,7 +15,8 @@ import torch.distributed as dist
 from torch.distributed import distributed_c10d
 
 from trnsim import _torch
-from trnsim.capture import process_group
+from trnsim.capture import pipelining, process_group
+from trnsim.capture.world import current_world
 
 
 def only_own_group(original: Callable[..., Any]) -> Callable[..., Any]:
@@ -117,6 +119,40 @@ def gathered_at_root_once(original: Callable[..., None]) -> Callable[..., None]:
         return None
 
     return gather_object
+
+
+def known_broadcast(original: Callable[..., None]) -> Callable[..., None]:
+    """Replaces ``broadcast_object_list``: on ranks other than the root, torch would read a size and
+    bytes that nobody sent. What rank 0 sent is known; of other roots, each rank has its own."""
+    signature = inspect.signature(original)
+
+    @functools.wraps(original)
+    def broadcast_object_list(*args: Any, **kwargs: Any) -> None:
+        given = signature.bind(*args, **kwargs).arguments
+        objects, group = given["object_list"], given.get("group")
+        root = given.get("src")
+        if given.get("group_src") is not None:
+            root = dist.get_global_rank(group or dist.group.WORLD, given["group_src"])
+        root = 0 if root is None else root
+        if current_world() is None or not _serves(group):
+            return original(*args, **kwargs)
+        shapes = pipelining.current()
+        key = shapes.next_broadcast(root)
+        if dist.get_rank() == root:
+            shapes.objects[key] = pickle.dumps(list(objects))
+            return original(*args, **kwargs)
+        if key in shapes.objects:
+            objects[:] = pickle.loads(shapes.objects[key])
+        device = given.get("device") or distributed_c10d._get_object_coll_device(group)
+        data = [pickle.dumps(each) for each in objects]
+        for message in (  # as torch sends them
+            torch.tensor([len(each) for each in data]),
+            torch.frombuffer(bytearray(b"".join(data)), dtype=torch.uint8),
+        ):
+            dist.broadcast(message.to(device), src=root, group=group)
+        return None
+
+    return broadcast_object_list
 
 
 def _gather(root: int, part: torch.Tensor, group: Any) -> None:

@@ -24,6 +24,8 @@ PACKAGES = ("lightning.pytorch", "pytorch_lightning")
 def serve(module: ModuleType) -> None:
     """Registers the accelerator at ``lightning.pytorch.accelerators``, once it is imported."""
     name = device_name()
+    if name in module.AcceleratorRegistry:  # in the CUDA mode, Lightning's own serves
+        return
 
     class SimulatedAccelerator(module.Accelerator):  # type: ignore[name-defined, misc]
         """The simulated device, as Lightning asks for one."""

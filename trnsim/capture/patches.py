@@ -275,6 +275,18 @@ def during_capture(hooks: Hooks) -> tuple[Patch, ...]:
             recorded_frame,
             "no hook says that a checkpointed function runs again",
         ),
+        Patch(
+            "torch.distributed",
+            "broadcast_object_list",
+            groups.known_broadcast,
+            _OBJECTS_OF,
+        ),
+        Patch(
+            "torch.distributed.distributed_c10d",
+            "broadcast_object_list",
+            groups.known_broadcast,
+            _OBJECTS_OF,
+        ),
         Patch("torch.distributed", "recv_object_list", process_group.refused_objects, _OBJECTS_OF),
         Patch(
             "torch.distributed.distributed_c10d",

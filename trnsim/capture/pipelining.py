@@ -33,17 +33,25 @@ class Shapes:
         known: what other ranks have said.
         said: what this rank said.
         taken: what this rank took a stage to say that it did not know.
+        objects: pickled, what rank 0 has broadcast, by its root and how many it broadcast before.
     """
 
     known: dict[Key, Any] = field(default_factory=dict)
     said: dict[Key, Any] = field(default_factory=dict)
     taken: dict[Key, Any] = field(default_factory=dict)
+    objects: dict[tuple[int, int], bytes] = field(default_factory=dict)
     _asked: dict[tuple[int, int], int] = field(default_factory=dict)
+    _broadcasts: dict[int, int] = field(default_factory=dict)
 
     def next(self, source: int, to: int) -> Key:
         """The key of the next message between two stages."""
         count = self._asked[source, to] = self._asked.get((source, to), -1) + 1
         return source, to, count
+
+    def next_broadcast(self, root: int) -> tuple[int, int]:
+        """The key of the next list of objects from this rank."""
+        count = self._broadcasts[root] = self._broadcasts.get(root, -1) + 1
+        return root, count
 
     def latest(self) -> Any:
         """Outputs of this rank's stage that ran last, else of any stage; None without any."""
@@ -61,6 +69,11 @@ def begin(shapes: Shapes | None = None) -> Shapes:
     """For a new capture: those that it knows and adds to."""
     global _shapes
     _shapes = shapes or Shapes()
+    return _shapes
+
+
+def current() -> Shapes:
+    """Those of the capture that runs."""
     return _shapes
 
 

@@ -175,6 +175,7 @@ def _roles(
     if first.world_size == 1:
         return [first]
     children.shapes |= captured.shapes.said
+    children.objects |= captured.shapes.objects
     finder = Finder(
         children.capture, step=step, max_roles=max_roles, checked=check_ranks,
         at_once=os.cpu_count() or 1,

@@ -95,8 +95,16 @@ def with_given_costs(workload: _core.Workload) -> _core.Workload:
         parts = workload.signature_parts(index)
         function = _functions.get(parts["op"])
         if function is not None and "cost_given" not in parts["scalars"]:
-            workload.add_scalars(index, _scalars(parts["op"], function(**_arguments(parts))))
+            workload.add_scalars(index, _scalars(parts["op"], _asked(function, parts)))
     return workload
+
+
+def _asked(function: CostFunction, parts: dict[str, Any]) -> Any:
+    try:
+        return function(**_arguments(parts))
+    except Exception as error:
+        what = f"{type(error).__name__}: {error}"
+        raise CaptureError(f"the cost function of '{parts['op']}' raised {what}") from error
 
 
 def _arguments(parts: dict[str, Any]) -> dict[str, Any]:
@@ -122,7 +130,8 @@ def _scalars(op: str, given: Any) -> list[tuple[str, Any]]:
         if kind is None:
             raise CaptureError(f"the cost of '{op}' has no '{key}': use {', '.join(_KEYS)}")
         if kind is int:
-            if isinstance(value, bool) or value != int(value) or not 0 <= value <= _MOST:
+            is_number = isinstance(value, (int, float)) and not isinstance(value, bool)
+            if not is_number or not 0 <= value <= _MOST or value != int(value):
                 raise CaptureError(f"the cost of '{op}' has {key} {value!r}: use 0 to 2^62")
             value = int(value)
         scalars.append((f"cost_{key}", value if kind is int else str(value).removeprefix("torch.")))

@@ -254,6 +254,7 @@ def project(
     """
     from trnsim import _core
     from trnsim import workload as workloads
+    from trnsim.errors import ProjectError
     from trnsim.job import check_asked
 
     asked: dict[str, Any] = {
@@ -268,6 +269,8 @@ def project(
         _fill_from(workload, machine is None, asked, counts)
         workload, machine = workload.workloads, machine or _machine_of(workload)
     roles = [workload] if isinstance(workload, _core.Workload) else list(workload)
+    if not roles:
+        raise ProjectError("a projection of no Workload: give at least one")
     job = _job_of(roles[0], machine or "trn2", overrides, **counts)
     return _project(roles, job, asked, group, top=top, advise=advise, interval=interval, fold=fold)
 

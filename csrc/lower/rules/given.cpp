@@ -38,20 +38,24 @@ int64_t cycles_of_flops(const Cost& cost, const Target& target) {
 
 }  // namespace
 
-bool has_given_cost(const Signature& signature) {
-  return signature.int_or("cost_given", 0) != 0;
-}
+bool has_given_cost(const Signature& signature) { return signature.int_or("cost_given", 0) != 0; }
 
 Cost given_cost(const Signature& signature, const Target& target) {
   Cost cost = make_cost(signature, target, "given", Fusion::alone);
-  for (const auto& [name, is_write] : {std::pair{"cost_read_bytes", false},
-                                       std::pair{"cost_write_bytes", true}}) {
+  for (const auto& [name, is_write] :
+       {std::pair{"cost_read_bytes", false}, std::pair{"cost_write_bytes", true}}) {
     const int64_t bytes = signature.int_or(name, -1);
     if (bytes >= 0) replace_streams(cost, is_write, bytes);
   }
   cost.executed_flops = cost.model_flops = cost.model_flops_causal =
       signature.int_or("cost_flops", 0);
   if (cost.executed_flops > 0) cost.dtype = text_of(signature, "cost_dtype");
+  const bool has_rate = target.is_neuron() || cost.executed_flops == 0 || cost.dtype == "float32" ||
+                        cost.dtype == "float64" ||
+                        target.chip.peaks.physical_flops.count(cost.dtype) > 0;
+  TRN_CHECK(has_rate, lower,
+            "a cost in dtype '" + cost.dtype + "', of which the machine gives no rate",
+            "name one that trnsim info lists");
   if (!target.is_neuron()) return cost;
   cost.tensor_cycles = signature.int_or("cost_tensor_cycles", -1);
   if (cost.tensor_cycles < 0) {

@@ -16,6 +16,8 @@ import torch
 from trnsim import _torch
 from trnsim.errors import CaptureError
 
+DESCRIPTION = "captured graph"  # of its region: csrc/workload/captured_graph.h
+
 _pools = itertools.count(1)
 _capturing: CUDAGraph | None = None
 

@@ -44,6 +44,10 @@ def _exchange(device: int) -> int:
     return -1 if device < 0 else _C._accelerator_exchangeDevice(device)
 
 
+def _maybe_exchange(device: int) -> int:  # another function: dynamo has a handler for each
+    return _exchange(device)
+
+
 def _stream_parts(stream: torch.Stream) -> tuple[int, int, int]:
     return stream.stream_id, stream.device_index, stream.device_type
 
@@ -83,7 +87,7 @@ def _c_functions() -> dict[str, Callable[..., Any]]:
             properties.check_index(index)
         ),
         "_cuda_exchangeDevice": _exchange,
-        "_cuda_maybeExchangeDevice": _exchange,
+        "_cuda_maybeExchangeDevice": _maybe_exchange,
         "_cuda_hasPrimaryContext": lambda index: True,
         "_cuda_canDeviceAccessPeer": lambda index, peer: True,
         "_cuda_synchronize": lambda: _C._accelerator_synchronizeDevice(
@@ -156,6 +160,13 @@ class Stream(streams.Stream):
         return f"<torch.cuda.Stream device={self.device} cuda_stream={self.cuda_stream:#x}>"
 
 
+class MemPool:
+    """``torch.cuda.MemPool``: a type, since dynamo asks of values whether they are one."""
+
+    def __init__(self, *args: Any, **kwargs: Any) -> None:
+        limits.refuse("torch.cuda.MemPool", limits.RUNTIME)
+
+
 class _Generators:
     """``torch.cuda.default_generators``: one a device, as many as there are when it is asked."""
 
@@ -181,7 +192,7 @@ def _python_names() -> dict[str, dict[str, Any]]:
         "torch.cuda": {
             "_initialized": True,
             "_exchange_device": _exchange,
-            "_maybe_exchange_device": _exchange,
+            "_maybe_exchange_device": _maybe_exchange,
             "_cudart": _Runtime(),
             "_get_device_properties": _device_properties,
             "_device_count_nvml": _torch.device_count,
@@ -191,7 +202,7 @@ def _python_names() -> dict[str, dict[str, Any]]:
             "default_generators": _Generators(),
             "check_error": lambda result: None,
             "_get_pynvml_handler": limits.refusing("what NVML measures", limits.RUNTIME),
-            "MemPool": limits.refusing("torch.cuda.MemPool", limits.RUNTIME),
+            "MemPool": MemPool,
             **classes,
             **capturing,
         },
@@ -201,7 +212,7 @@ def _python_names() -> dict[str, dict[str, Any]]:
             "_record_memory_history": memory._record_memory_history,
             "_snapshot": memory._snapshot,
             "_dump_snapshot": memory._dump_snapshot,
-            "MemPool": limits.refusing("torch.cuda.MemPool", limits.RUNTIME),
+            "MemPool": MemPool,
         },
         "torch.cuda.nvtx": {"_nvtx": nvtx.Ranges()},
         "torch.backends.cudnn": {"is_acceptable": lambda tensor: False, "_init": lambda: False},
