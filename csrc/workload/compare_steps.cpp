@@ -62,6 +62,9 @@ class Part {
 
  private:
   void add(Record record) {
+    // FSDP cuts a flat parameter where the shards fall, so an optimizer sees other pieces on each
+    // rank, of as many elements together.
+    if (record.kind == RecordKind::op && record.phase == Phase::optimizer) return;
     const int64_t begin = int64_t(part_.uses.size());
     for (int32_t i = 0; i < record.uses_count; ++i) {
       part_.uses.push_back(moved(whole_.uses[size_t(record.uses_begin + i)]));

@@ -254,7 +254,6 @@ def project(
     """
     from trnsim import _core
     from trnsim import workload as workloads
-    from trnsim.errors import ProjectError
     from trnsim.job import check_asked
 
     asked: dict[str, Any] = {
@@ -269,9 +268,7 @@ def project(
         _fill_from(workload, machine is None, asked, counts)
         workload, machine = workload.workloads, machine or _machine_of(workload)
     roles = [workload] if isinstance(workload, _core.Workload) else list(workload)
-    if not roles:
-        raise ProjectError("a projection of no Workload: give at least one")
-    job = _job_of(roles[0], machine or "trn2", overrides, **counts)
+    job = _job_of(roles, machine or "trn2", overrides, **counts)
     return _project(roles, job, asked, group, top=top, advise=advise, interval=interval, fold=fold)
 
 
@@ -307,7 +304,7 @@ def _machine_of(run: RunFile) -> _core.Machine:
 
 
 def _job_of(
-    workload: _core.Workload,
+    roles: Sequence[_core.Workload],
     machine: str | os.PathLike[str] | _core.Machine,
     overrides: Iterable[str] | Mapping[str, Any],
     **counts: int | None,
@@ -317,6 +314,9 @@ def _job_of(
     from trnsim.errors import MachineError, ProjectError
     from trnsim.job import make_job
 
+    if not roles:
+        raise ProjectError("a projection of no Workload: give at least one")
+    workload = roles[0]
     world = workload.world_size
     if counts["chips"] is None and counts["ranks"] is None:
         counts["ranks"] = world
