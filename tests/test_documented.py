@@ -93,7 +93,7 @@ def test_two_runs_are_compared(runs):
 def test_a_collective_is_simulated_alone(tmp_path):
     printed = run(tmp_path, "collective", "all_reduce", "--machine", "trn2-ultra", "--ranks", 64,
                   "-b", "1M", "-e", "1G", "-f", 4)  # fmt: skip
-    assert len(printed.splitlines()) == 2 + 6 + 1 and "busbw(GB/s)" in printed
+    assert len(printed.splitlines()) == 2 + 6 + 3 and "busbw(GB/s)" in printed
 
 
 @pytest.mark.parametrize("machine", ["trn2", "trn2-ultra", "h100"])
