@@ -82,6 +82,7 @@ def make_job(
     ranks: int | None = None,
     ranks_per_chip: int | None = None,
     overrides: Iterable[str] | Mapping[str, Any] = (),
+    stack: str | None = None,
 ) -> Job:
     """Loads the machine and places the ranks.
 
@@ -90,6 +91,7 @@ def make_job(
         chips, ranks, ranks_per_chip: what is not given follows from the rest; one chip when
             nothing is given.
         overrides: assignments as "key=value", or a mapping.
+        stack: a stack sheet's name or path, for a machine that is given by name or path.
 
     Raises:
         MachineError: an unknown machine, a broken file, contradictory counts, or a number of chips
@@ -107,7 +109,7 @@ def make_job(
     if isinstance(machine, _core.Machine):
         machine = machines.apply(machine, assignments)
     else:
-        machine = machines.load(machine, assignments)
+        machine = machines.load(machine, assignments, stack)
     place = machines.placement(machine, chips, ranks, ranks_per_chip)
     machines.topology(machine, place.chips)
     return Job(machine, place)

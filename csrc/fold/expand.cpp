@@ -168,6 +168,19 @@ void Tracer::trace_uneven(const std::vector<int64_t>& parts) {
   }
 }
 
+void Tracer::trace_rails(const std::vector<int64_t>& parts) {
+  TRN_ASSERT(parts.size() == 2, "a part for the pod and one for the fabric");
+  const auto trace = [&](lower::Scope scope, int64_t sends) {
+    for (const Chips& chips : split(scope)) {
+      for (size_t i = 0; chips.size() > 1 && i < chips.size(); ++i) {
+        send(chips[i], chips[(i + 1) % chips.size()], sends);
+      }
+    }
+  };
+  trace(lower::Scope::pod, parts[0]);
+  trace(lower::Scope::across, parts[1]);
+}
+
 void Tracer::trace_ring(bool both, const Chips& chips) {
   const size_t count = chips.size();
   for (size_t i = 0; i < count; ++i) {
@@ -216,6 +229,9 @@ Footprint Tracer::trace(const Shape& shape, const std::vector<int32_t>& members)
       break;
     case Pattern::uneven:
       trace_uneven(shape.parts);
+      break;
+    case Pattern::rails:
+      trace_rails(shape.parts);
       break;
     case Pattern::multicast:
       route_.clear();

@@ -89,6 +89,7 @@ class Tracer {
   void trace_trees(bool up, const Chips& chips);
   void trace_axes(int8_t axis, bool all);
   void trace_uneven(const std::vector<int64_t>& parts);
+  void trace_rails(const std::vector<int64_t>& parts);
   void count_neighbour(int32_t link);
   void trace_spread(uint8_t axes_mask);
   Footprint finish();

@@ -108,6 +108,14 @@ int64_t sends_of(const PhaseTemplate& phase, const GroupShape& shape, bool is_on
   return of_member * (is_across ? std::max<int64_t>(1, shape.members_per_chip) : 1);
 }
 
+// Of a pod's links and the NICs, the slower.
+int64_t rails_ps(const PhaseTemplate& phase, const Machine& machine) {
+  const int64_t in_pod_ps =
+      duration_ps(int128(phase.bytes) * phase.parts[0], rate_in_pod(phase, machine));
+  return std::max(in_pod_ps,
+                  duration_ps(int128(phase.bytes) * phase.parts[1], machine.fabric.nic_Bps));
+}
+
 }  // namespace
 
 int64_t phases_ps(const Phases& phases, const Machine& machine, const GroupShape& shape) {
@@ -116,6 +124,10 @@ int64_t phases_ps(const Phases& phases, const Machine& machine, const GroupShape
     total_ps += phase.steps * phase.step_ps + phase.fixed_ps;
     if (phase.pattern == Pattern::none) continue;
     total_ps += phase.hop_ps;
+    if (phase.pattern == Pattern::rails) {
+      total_ps += rails_ps(phase, machine);
+      continue;
+    }
     const Rational rate = rate_of(phase, machine, shape);
     if (phase.bytes > 0 && !rate.is_zero()) {
       const bool is_on_switch = machine.scale_up == machine::ScaleUp::one_switch;
@@ -130,7 +142,7 @@ namespace {
 bool is_hierarchical(const GroupShape& group) { return group.pods > 1 && group.members_in_pod > 0; }
 
 Names names_of(CallKind kind, const Site& site) {
-  if (is_hierarchical(site.group)) return fabric_names(kind);
+  if (is_hierarchical(site.group)) return fabric_names(kind, site);
   return site.group.pods > 1 ? Names{"ring"} : pod_names(kind, site.pod, site.machine);
 }
 
@@ -143,7 +155,7 @@ std::string choose(CallKind kind, int64_t bytes, const Site& site) {
   if (!is_hierarchical(site.group)) {
     return site.group.pods > 1 ? "ring" : pod_choice(kind, bytes, site.pod, site.machine);
   }
-  return fastest(fabric_choices(kind, site.machine), [&](const std::string& name) {
+  return fastest(fabric_choices(kind, site), [&](const std::string& name) {
     return phases_ps(phases_of(kind, name, bytes, site), site.machine, site.group);
   });
 }

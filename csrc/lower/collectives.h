@@ -16,7 +16,8 @@
 //
 // Of several pods: reduce-scatter in the pod, the members in the same places of all pods among
 // themselves, all-gather in the pod; across pods a ring, halving and doubling, or two trees
-// ("hierarchical_ring", "_rdh", "_tree"). Pods that hold other places than the first are joined by
+// ("hierarchical_ring", "_rdh", "_tree"). NCCL's go through the pods and between them at once
+// ("rail_ring", "rail_tree"). Pods that hold other places than the first are joined by
 // one flat "ring".
 //
 // all_reduce = reduce_scatter + all_gather, but for trees. A broadcast or a reduce sends the

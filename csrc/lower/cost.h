@@ -27,6 +27,7 @@ namespace trnsim::lower {
 struct Target {
   machine::Architecture architecture = machine::Architecture::neuroncore;
   machine::Chip chip;
+  machine::Stack stack;
   int64_t ranks_per_chip = 1;
   int64_t cores = 1;  // physical cores of the rank; 1 on a GPU
   Rational hbm_Bps;   // of the rank, at the efficiency of long streams

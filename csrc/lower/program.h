@@ -115,6 +115,9 @@ enum class Pattern : uint8_t {
   shift,        // member i sends `bytes` to member i + `distance` mod n
   to_parents,   // up the two trees of trees.h: every child sends `bytes` to its parent
   to_children,  // down them
+  rails,        // member i sends parts[0] times `bytes` to the next member of its pod, in group
+                // order and round, and parts[1] times as much to the one at its place in the next
+                // pod: as many rings through all members as a pod has, each leaving it at another
   multicast,    // the switch adds and copies: up and down every member's link go `bytes`
   axis_all,     // members that differ only on `axis` each send `bytes` to every other
   one_to_all,   // the root sends `bytes` to every other member
@@ -133,7 +136,7 @@ struct PhaseTemplate {
   int64_t steps = 0;      // latency of the phase = steps * step_ps + largest hop count * hop_ps
   int64_t step_ps = 0, hop_ps = 0;
   int64_t fixed_ps = 0;  // work beside the links (copies inside a chip), added to the latency
-  std::vector<int64_t> parts = {};  // uneven
+  std::vector<int64_t> parts = {};  // uneven, rails
   bool operator==(const PhaseTemplate&) const = default;
 };
 
@@ -144,7 +147,7 @@ struct CallTemplate {
   int32_t peer = -1;  // rank of root or peer
   int32_t tag = 0;
   // "mesh", "rdh", "kanga", "hierarchical", "plane_ring", "axis_rings", "ring", "tree", "nvls",
-  // "direct", "dimension_ordered", "hierarchical_ring", "hierarchical_rdh", "hierarchical_tree"
+  // "direct", "dimension_ordered", "hierarchical_ring", "hierarchical_rdh", "hierarchical_tree", "rail_ring", "rail_tree"
   std::string algorithm;
   std::vector<PhaseTemplate> phases;
   int64_t record = -1;  // index in the Workload

@@ -13,6 +13,7 @@ namespace trnsim::lower {
 Target make_target(const machine::Machine& machine, int64_t ranks_per_chip) {
   Target target;
   target.chip = machine.chip;
+  target.stack = machine.stack;
   target.architecture = machine.chip.architecture;
   target.ranks_per_chip = ranks_per_chip;
   const Rational share = Rational::of(1, ranks_per_chip);
@@ -21,6 +22,10 @@ Target make_target(const machine::Machine& machine, int64_t ranks_per_chip) {
   target.hbm_Bps = target.hbm_peak_Bps * machine.chip.hbm.efficiency;
   if (target.is_neuron()) {
     target.cores = std::max<int64_t>(1, machine.chip.neuron.cores / ranks_per_chip);
+    machine::NeuronCore& core = target.chip.neuron;
+    core.tensor_efficiency = core.tensor_efficiency * machine.stack.gemm_factor;
+    core.tensor_small_tile_efficiency =
+        core.tensor_small_tile_efficiency * machine.stack.gemm_factor;
   }
   return target;
 }

@@ -15,12 +15,20 @@
 namespace trnsim::lower {
 namespace {
 
-// How ops are put together. A GPU runs each alone; Trainium fuses inside a graph.
-enum class Level : uint8_t { eager_kernels, eager_graphs, fused };
+// How ops are put together. A GPU runs each alone, or as its stack fuses them; Trainium fuses
+// inside a graph.
+enum class Level : uint8_t { eager_kernels, fused_kernels, eager_graphs, fused };
 
 Level level_of(const std::string& stack, const machine::Machine& machine) {
   const bool gpu = machine.chip.architecture == machine::Architecture::gpu;
-  if (stack.empty()) return gpu ? Level::eager_kernels : Level::fused;
+  if (stack.empty()) {
+    const bool is_eager = machine.stack.level == machine::Level::eager;
+    if (gpu) {
+      const bool is_fused = machine.stack.level == machine::Level::fused;
+      return is_fused ? Level::fused_kernels : Level::eager_kernels;
+    }
+    return is_eager ? Level::eager_graphs : Level::fused;
+  }
   if (stack == "eager" || stack == "torch-eager") {
     return gpu ? Level::eager_kernels : Level::eager_graphs;
   }
@@ -196,9 +204,11 @@ void add_guesses(Program& program, const Plan& plan, const workload::Workload& w
                                "the captured rank sends it"});
   }
   if (fuses_regions) {
-    program.guesses.push_back({"fusion in compiled regions", "greedy inside a phase",
-                               "pointwise ops and ops on rows join what they read; products, "
-                               "convolutions and attention are kernels of their own; moves bytes"});
+    program.guesses.push_back(
+        {level == Level::fused_kernels ? "fusion" : "fusion in compiled regions",
+         "greedy inside a phase",
+         "pointwise ops and ops on rows join what they read; products, "
+         "convolutions and attention are kernels of their own; moves bytes"});
   }
   if (copies_host) {
     program.guesses.push_back({"copies between host and device", "at the chip's share of the link",
@@ -227,13 +237,14 @@ Program lower_step(const workload::Workload& workload, const workload::Step& ste
                                                         : machine.chip.gpu.collective_streams;
   const std::vector<Cost> costs = costs_of(workload, step, target);
   PlanOptions plan_options;
-  plan_options.fuse = level == Level::fused;
+  const bool is_kernels = level == Level::eager_kernels || level == Level::fused_kernels;
+  plan_options.fuse = level == Level::fused || level == Level::fused_kernels;
   plan_options.graph_per_op = level == Level::eager_graphs;
   // A row that a GPU's kernel does not hold is read again from its cache, not from the HBM.
   plan_options.sbuf_partition_bytes = target.is_neuron() ? machine.chip.neuron.sbuf_partition_bytes
                                                          : std::numeric_limits<int64_t>::max();
-  plan_options.fuse_regions = level == Level::eager_kernels && options.stack.empty();
-  plan_options.anchors_alone = level == Level::eager_kernels;
+  plan_options.fuse_regions = is_kernels && options.stack.empty();
+  plan_options.anchors_alone = is_kernels;
   plan_options.collective_streams = collective_streams;
   const Plan plan =
       plan_step(workload, step, workload::outside_step(workload, step), costs, plan_options);
@@ -248,7 +259,7 @@ Program lower_step(const workload::Workload& workload, const workload::Step& ste
   emission.plan = &plan;
   emission.target = &target;
   make_calls(emission, program, machine, placement, options.algorithm, collective_streams);
-  if (level == Level::eager_kernels) {
+  if (is_kernels) {
     emit_eager(emission, builder);
   } else {
     emit_graphs(emission, builder);

@@ -151,6 +151,8 @@ void read_collectives(Reader& reader, Collectives& collectives) {
     collectives.multicast_ps = reader.time_ps("collectives.multicast_latency");
     collectives.multicast_efficiency =
         reader.rational("collectives.multicast_efficiency", number, Range::share);
+    const char* tree = "collectives.tree_efficiency";
+    if (reader.has(tree)) collectives.tree_efficiency = reader.rational(tree, number, Range::share);
     return;
   }
   collectives.mesh_step_ps = reader.time_ps("collectives.mesh_step_latency");
@@ -280,6 +282,7 @@ Machine make_machine(const std::string& name, const std::string& description,
   read_chip(reader, machine.chip);
   read_network(reader, machine);
   read_price_and_power(reader, machine);
+  machine.stack = read_stack(reader);
   reader.finish();
   machine.hash = hash_of(machine);
   return machine;

@@ -19,6 +19,7 @@
 #include <vector>
 
 #include "base/units.h"
+#include "machine/stack.h"
 
 namespace trnsim::machine {
 
@@ -107,6 +108,7 @@ struct Collectives {
   int64_t base_ps = 0;        // of one call (nccl)
   int64_t multicast_ps = 0;   // of an all-reduce in the switch (nccl), where it multicasts
   Rational multicast_efficiency;
+  Rational tree_efficiency{1, 1};  // of a tree across pods beside a ring (nccl)
 };
 
 // The kinds of engines of a chip, in the order of lower::QueueKind.
@@ -174,6 +176,7 @@ struct Machine {
   Rational hypercube_Bps;                    // one link, one direction
   int64_t hop_ps = 0;                        // of one hop; lower says which phases add it
   Fabric fabric;
+  Stack stack;
   Rational price_per_chip_hour_usd;  // 0 = unknown
   int64_t instance_chips = 0;        // that are rented together; 0 = unknown
   Rational power_per_chip_W;         // all-in (the server's share with it); 0 = unknown

@@ -25,6 +25,7 @@ def info(
         bool, typer.Option("--toml", help="Print it as a file to start your own from.")
     ] = False,
     overrides: options.Overrides = None,
+    stack: options.Stack = None,
     as_json: options.Json = False,
 ) -> None:
     """Print a machine: each figure with its unit, its source and our confidence in it."""
@@ -36,11 +37,12 @@ def info(
             for name in machines.presets()
         ]
         if as_json:
-            output.JsonOutput().write({"machines": rows})
+            output.JsonOutput().write({"machines": rows, "stacks": machines.stacks()})
         else:
             output.print_table(["machine", "description"], [list(row.values()) for row in rows])
+            typer.echo("stacks: " + ", ".join(machines.stacks()))
         return
-    loaded = machines.load(machine, overrides or [])
+    loaded = machines.load(machine, overrides or [], stack)
     if toml:
         typer.echo(machines.to_toml(loaded), nl=False)
     elif as_json:

@@ -59,6 +59,14 @@ Overrides = Annotated[
         "exact, unless a confidence follows (...=3.2TB/s,guessed); repeatable.",
     ),
 ]
+Stack = Annotated[
+    str | None,
+    typer.Option(
+        metavar="S",
+        help="The software that the job runs under: a stack sheet's name (megatron, torchtitan, "
+        "...; trnsim info lists them) or a file ending in .toml.",
+    ),
+]
 TokensPerStep = Annotated[
     int | None,
     typer.Option(metavar="N", min=1, help="Tokens of all ranks in a step, where we cannot tell."),

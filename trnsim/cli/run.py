@@ -49,6 +49,7 @@ def run(
     ] = False,
     top: options.Top = 10,
     overrides: options.Overrides = None,
+    stack: options.Stack = None,
     tokens_per_step: options.TokensPerStep = None,
     samples_per_step: options.SamplesPerStep = None,
     no_oom: Annotated[
@@ -78,8 +79,9 @@ def run(
     is_step_mode(collectives)
     options.let_threads_sleep(mode)
     job = make_job(
-        machine, chips=chips, ranks=ranks, ranks_per_chip=ranks_per_chip, overrides=overrides or []
-    )
+        machine, chips=chips, ranks=ranks, ranks_per_chip=ranks_per_chip, overrides=overrides or [],
+        stack=stack,
+    )  # fmt: skip
     job.check_scenario(slow_chips or [], faults or [])
     document = output.claim_json(as_json)
     choice = _choose_device(script, arguments or [], is_module, cuda)

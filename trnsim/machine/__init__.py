@@ -36,6 +36,6 @@ All errors are :class:`trnsim.errors.MachineError`, one line with the file, the 
 what to change.
 """
 
-from .loader import apply, figures, load, placement, presets, to_toml, topology
+from .loader import apply, figures, load, placement, presets, stack_of, stacks, to_toml, topology
 
-__all__ = ["apply", "figures", "load", "placement", "presets", "to_toml", "topology"]
+__all__ = ["apply", "figures", "load", "placement", "presets", "stack_of", "stacks", "to_toml", "topology"]

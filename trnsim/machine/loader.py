@@ -16,6 +16,7 @@ from .. import _core
 from ..errors import MachineError
 
 _DATA = Path(__file__).parent / "data"
+_STACKS = Path(__file__).parent / "stacks"
 _FIGURE_KEYS = ("value", "unit", "source", "confidence")
 _CONFIDENCES = ("measured", "published", "inferred", "guessed", "given")
 _TOML_NUMBER = re.compile(r"(0|[1-9][0-9]*)(\.[0-9]+)?([eE][+-]?[0-9]+)?")
@@ -30,8 +31,18 @@ def presets() -> list[str]:
     return sorted(path.stem for path in _DATA.glob("*.toml"))
 
 
-def load(name_or_path: str | Path, overrides: Iterable[str] = ()) -> _core.Machine:
+def stacks() -> list[str]:
+    """Names of the stack sheets that come with trnsim, in alphabetical order."""
+    return sorted(path.stem for path in _STACKS.glob("*.toml"))
+
+
+def load(
+    name_or_path: str | Path, overrides: Iterable[str] = (), stack: str | Path | None = None
+) -> _core.Machine:
     """A machine by its preset's name, or from a file whose path ends in ``.toml``.
+
+    ``stack`` is a stack sheet, by its name or path: the software that the job runs under. Its
+    figures are laid over the machine's, those under ``on.<chip's name>`` on that chip only.
 
     ``overrides`` are assignments such as ``"chip.hbm.bandwidth=3.2TB/s"``, with a
     unit where the figure has one. What they set is taken as exact, unless a confidence follows:
@@ -42,7 +53,32 @@ def load(name_or_path: str | Path, overrides: Iterable[str] = ()) -> _core.Machi
     """
     name = str(name_or_path)
     description, table = _read(_locate(name, Path()), [])
+    if stack is not None:
+        table = _by_table(table | _stack_figures(str(stack), table))
     return apply(_core.make_machine(name, description, list(table.values())), overrides)
+
+
+def _stack_figures(name: str, machine: Mapping[str, _core.Figure]) -> dict[str, _core.Figure]:
+    """What a sheet says for the machine, after the sheet that it extends."""
+    path = _locate(name, Path(), _STACKS, "stack")
+    document = _parse(path)
+    document.pop("description", None)
+    base = document.pop("extends", None)
+    figures = _stack_figures(str(base), machine) if base is not None else {}
+    chips = document.pop("on", {})
+    _flatten(document, "", path, figures)
+    chip = machine["chip.name"].value if "chip.name" in machine else ""
+    if chip in chips:
+        _flatten(chips[chip], "", path, figures)
+    found = str(path.resolve()) if name.endswith(".toml") else name
+    figures["stack.name"] = _core.Figure("stack.name", found, "word", "the sheet's name", "given")
+    return figures
+
+
+def stack_of(machine: _core.Machine) -> str | None:
+    """The stack sheet that was laid over the machine: its name, or its file's path."""
+    named = [figure.value for figure in machine.figures if figure.key == "stack.name"]
+    return named[0] if named else None
 
 
 def apply(machine: _core.Machine, overrides: Iterable[str]) -> _core.Machine:
@@ -144,19 +180,19 @@ def _quoted(text: str) -> str:
     return json.dumps(text, ensure_ascii=False).replace("\x7f", "\\u007f")
 
 
-def _locate(name: str, relative_to: Path) -> Path:
+def _locate(name: str, relative_to: Path, data: Path = _DATA, what: str = "machine") -> Path:
     if name.endswith(".toml"):
         path = relative_to / Path(name).expanduser()
         if not path.is_file():
             why = "is a folder" if path.is_dir() else "does not exist"
-            raise MachineError(f"machine file {path} {why}: give the path of a file")
+            raise MachineError(f"{what} file {path} {why}: give the path of a file")
         return path
-    known = presets()
+    known = sorted(path.stem for path in data.glob("*.toml"))
     if name not in known:
         near = difflib.get_close_matches(name.lower(), known, n=1)
         hint = f"did you mean {near[0]}?" if near else f"use one of {', '.join(known)}"
-        raise MachineError(f"no machine is called '{name}': {hint} (or a path ending in .toml)")
-    return _DATA / f"{name}.toml"
+        raise MachineError(f"no {what} is called '{name}': {hint} (or a path ending in .toml)")
+    return data / f"{name}.toml"
 
 
 def _read(path: Path, readers: Sequence[Path]) -> tuple[str, dict[str, _core.Figure]]:

@@ -147,6 +147,7 @@ class Projection:
         `command` is the script and its arguments, for whoever reads the run file.
         """
         from trnsim.report import write_outputs
+        from trnsim.machine import stack_of
         from trnsim.workload import save_run
 
         folder = Path(directory)
@@ -161,6 +162,7 @@ class Projection:
                 "chips": self.figures.chips,
                 "ranks_per_chip": self.figures.ranks_per_chip,
                 "overrides": list(self.figures.overrides),
+                "stack": stack_of(self.machine),
                 **self._asked,
             },
         )
@@ -209,6 +211,7 @@ def project(
     ranks_per_chip: int | None = None,
     step: int | None = None,
     overrides: Iterable[str] | Mapping[str, Any] = (),
+    stack: str | None = None,
     tokens_per_step: int | None = None,
     samples_per_step: int | None = None,
     top: int = 10,
@@ -232,6 +235,8 @@ def project(
             nothing is given.
         step: whole step to measure, from 0; None takes the second, or the only one.
         overrides: figures of the machine to change, as "key=value" or a mapping.
+        stack: the software that the job runs under, as a stack sheet's name or path; a run file's
+            own where it is projected on its own machine.
         tokens_per_step, samples_per_step: those of all ranks; counted from the inputs of the first
             embedding, and from the first input of the model, when None.
         top: how many ops and modules to list.
@@ -266,9 +271,9 @@ def project(
         workload = workloads.load_run(workload)
     if isinstance(workload, workloads.RunFile):
         _fill_from(workload, machine is None, asked, counts)
-        workload, machine = workload.workloads, machine or _machine_of(workload)
+        workload, machine = workload.workloads, machine or _machine_of(workload, stack)
     roles = [workload] if isinstance(workload, _core.Workload) else list(workload)
-    job = _job_of(roles, machine or "trn2", overrides, **counts)
+    job = _job_of(roles, machine or "trn2", overrides, stack, **counts)
     return _project(roles, job, asked, group, top=top, advise=advise, interval=interval, fold=fold)
 
 
@@ -288,13 +293,18 @@ def _fill_from(
         counts["chips"] = saved.get("chips")
 
 
-def _machine_of(run: RunFile) -> _core.Machine:
-    """The machine that the run was on; MachineError when its figures are others by now."""
+def _machine_of(run: RunFile, stack: str | None) -> _core.Machine:
+    """The machine that the run was on; MachineError when its figures are others by now. With
+    another stack it is that machine under it."""
     from trnsim import machine as machines
     from trnsim.errors import MachineError
 
     name = run.manifest["machine"] or "trn2"
-    machine = machines.load(name, run.manifest["options"].get("overrides", []))
+    options = run.manifest["options"]
+    overrides = options.get("overrides", [])
+    if stack is not None:
+        return machines.load(name, overrides, stack)
+    machine = machines.load(name, overrides, options.get("stack"))
     if run.manifest["machine_hash"] not in (None, machine.hash):
         raise MachineError(
             f"machine '{name}' is not what the run was on: its figures changed; name the machine "
@@ -307,6 +317,7 @@ def _job_of(
     roles: Sequence[_core.Workload],
     machine: str | os.PathLike[str] | _core.Machine,
     overrides: Iterable[str] | Mapping[str, Any],
+    stack: str | None,
     **counts: int | None,
 ) -> Job:
     """The job; where it does not hold the ranks of the script, what does is named."""
@@ -322,7 +333,7 @@ def _job_of(
         counts["ranks"] = world
     if not isinstance(machine, _core.Machine):
         machine = os.fspath(machine)
-    machine = make_job(machine, overrides=overrides).machine
+    machine = make_job(machine, overrides=overrides, stack=stack).machine
     try:
         job = make_job(machine, **counts)
     except MachineError as error:

@@ -106,8 +106,8 @@ Phases shift_phases(int64_t bytes, int64_t distance, const Site& site);
 PhaseTemplate direct(Pattern pattern, int64_t bytes, int64_t steps, const Site& site);
 
 // pods.cpp: members in the same places of several pods.
-Names fabric_names(workload::CallKind kind);
-Names fabric_choices(workload::CallKind kind, const machine::Machine& machine);
+Names fabric_names(workload::CallKind kind, const Site& site);
+Names fabric_choices(workload::CallKind kind, const Site& site);
 Phases fabric_phases(workload::CallKind kind, const std::string& name, int64_t bytes,
                      const Site& site);
 

@@ -5,7 +5,12 @@
 // algorithm, the same places of all pods among themselves over the fabric, all-gather in the pod.
 // Reduce-scatter is without the last, all-gather without the first, and where a pod holds one
 // member the middle is all there is.
+//
+// NCCL does all at once: as many rings as a pod has members go through all of them, and each leaves
+// a pod by another member's NIC ("rail_ring"); its trees load links alike, in fewer steps
+// ("rail_tree").
 #include "lower/collectives/parts.h"
+#include "lower/trees.h"
 
 namespace trnsim::lower::collectives {
 namespace {
@@ -31,26 +36,69 @@ Phases across(CallKind kind, const std::string& name, int64_t bytes, const Site&
                       halve(bytes, pods, step_ps, Scope::across));
 }
 
+// What a member sends in a pass over all of `bytes`. A pod's links have the library's efficiency,
+// so that more passes there for as much: parts are whole.
+PhaseTemplate rails(int64_t bytes, const Site& site) {
+  const Rational efficiency = site.machine.chip.collectives.link_efficiency;
+  PhaseTemplate phase;
+  phase.pattern = Pattern::rails;
+  phase.parts = {(site.pod.members - 1) * efficiency.denominator, efficiency.numerator};
+  phase.bytes = share(bytes, 1, int128(site.pod.members) * efficiency.numerator, {1, 1});
+  return phase;
+}
+
+Phases rail_ring(CallKind kind, int64_t bytes, const Site& site) {
+  const int64_t members = site.group.members;
+  const bool rooted = is_rooted(kind);
+  PhaseTemplate phase = rails(rooted ? bytes : share(bytes, members - 1, members, {1, 1}), site);
+  phase.steps = members - 1;
+  set_latency(phase, site.machine.chip.collectives.ring_step_ps, site.group.pods - 1, site.machine);
+  return rooted ? Phases{phase} : from_scatter(kind, {phase});
+}
+
+// Up and down: through the members of a pod one after the other, and between pods along a tree.
+Phases rail_tree(CallKind kind, int64_t bytes, const Site& site) {
+  const machine::Collectives& library = site.machine.chip.collectives;
+  PhaseTemplate phase = rails(share(bytes, 1, 1, library.tree_efficiency), site);
+  const int64_t depth = tree_depth(site.group.pods);
+  phase.steps = site.pod.members - 1 + depth;
+  set_latency(phase, library.ring_step_ps, depth, site.machine);
+  return is_rooted(kind) ? Phases{phase} : Phases{phase, phase};
+}
+
+bool is_gather_or_scatter(CallKind kind) {
+  return kind == CallKind::all_gather || kind == CallKind::reduce_scatter;
+}
+
+bool has_rails(const Site& site) {
+  return site.pod.members > 1 && site.group.members_per_chip == 1 &&
+         site.machine.scale_up == machine::ScaleUp::one_switch;
+}
+
 }  // namespace
 
-Names fabric_names(CallKind kind) {
-  if (kind == CallKind::all_gather || kind == CallKind::reduce_scatter) {
-    return {"hierarchical_ring", "hierarchical_rdh", "ring"};
-  }
-  return {"hierarchical_ring", "hierarchical_rdh", "hierarchical_tree", "ring"};
+Names fabric_names(CallKind kind, const Site& site) {
+  Names names{"hierarchical_ring", "hierarchical_rdh", "ring"};
+  if (!is_gather_or_scatter(kind)) names.push_back("hierarchical_tree");
+  if (has_rails(site)) names.push_back("rail_ring");
+  if (has_rails(site) && !is_gather_or_scatter(kind)) names.push_back("rail_tree");
+  return names;
 }
 
 // NCCL takes a tree for what it can, Neuron recursive halving and doubling.
-Names fabric_choices(CallKind kind, const Machine& machine) {
-  if (machine.chip.collectives.library == "neuron")
+Names fabric_choices(CallKind kind, const Site& site) {
+  if (site.machine.chip.collectives.library == "neuron") {
     return {"hierarchical_ring", "hierarchical_rdh"};
-  if (kind == CallKind::all_gather || kind == CallKind::reduce_scatter)
-    return {"hierarchical_ring"};
-  return {"hierarchical_ring", "hierarchical_tree"};
+  }
+  const std::string with = has_rails(site) ? "rail" : "hierarchical";
+  if (is_gather_or_scatter(kind)) return {with + "_ring"};
+  return {with + "_ring", with + "_tree"};
 }
 
 Phases fabric_phases(CallKind kind, const std::string& name, int64_t bytes, const Site& site) {
   if (name == "ring") return ring(kind, bytes, site.group, site.machine, Scope::group);
+  if (name == "rail_ring") return rail_ring(kind, bytes, site);
+  if (name == "rail_tree") return rail_tree(kind, bytes, site);
   const int64_t members = site.pod.members;
   Phases middle = across(kind, name, ceil_div(bytes, members), site);
   if (members == 1) return middle;

@@ -1,0 +1,26 @@
+// SPDX-License-Identifier: Apache-2.0
+// SPDX-FileCopyrightText: The trnsim authors
+#include "machine/reader.h"
+
+namespace trnsim::machine {
+
+Stack read_stack(Reader& reader) {
+  Stack stack;
+  const std::string at = "stack.";
+  if (reader.has(at + "name")) stack.name = reader.word(at + "name");
+  if (reader.has(at + "level")) {
+    const std::string level = reader.word(at + "level", {"unknown", "eager", "fused"});
+    if (level == "eager") stack.level = Level::eager;
+    if (level == "fused") stack.level = Level::fused;
+  }
+  const auto factor = [&](const char* name, Rational& value) {
+    const std::string key = at + name;
+    if (reader.has(key)) value = reader.rational(key, Dimension::number);
+  };
+  factor("gemm_factor", stack.gemm_factor);
+  factor("float8_factor", stack.float8_factor);
+  factor("attention_factor", stack.attention_factor);
+  return stack;
+}
+
+}  // namespace trnsim::machine
