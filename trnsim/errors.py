@@ -33,3 +33,7 @@ class ProjectError(TrnSimError):
 
 class ReportError(TrnSimError):
     """A result cannot be written or read."""
+
+
+class ValidationError(TrnSimError):
+    """A table of published measurements that cannot be read, or a row that is none."""

@@ -101,10 +101,12 @@ void add_physical_peaks(std::vector<Figure>& figures) {
 
 const std::string kInterference = "chip.interference.";
 
-// A share of an engine's speed that the file leaves out is all of it: what is set becomes a figure.
-void add_interference(std::vector<Figure>& figures, const std::string& key) {
+// A share or factor that the file leaves out is 1: what is set becomes a figure.
+void add_share(std::vector<Figure>& figures, const std::string& key) {
+  const bool is_factor = key == "stack.gemm_factor" || key == "stack.float8_factor" ||
+                         key == "stack.attention_factor";
   const bool is_share = std::any_of(kEngines.begin(), kEngines.end(), [&](const char* engine) {
-    return key == kInterference + engine;
+    return is_factor || key == kInterference + engine;
   });
   const bool is_there = std::any_of(figures.begin(), figures.end(),
                                     [&](const Figure& figure) { return figure.key == key; });
@@ -188,7 +190,7 @@ Machine with_override(const Machine& machine, const std::string& assignment) {
             "write --set KEY=VALUE, such as chip.hbm.bandwidth=3.2TB/s");
   const std::string key = trimmed(assignment.substr(0, equals));
   std::vector<Figure> figures = machine.figures;
-  add_interference(figures, key);
+  add_share(figures, key);
   const auto found = std::find_if(figures.begin(), figures.end(),
                                   [&](const Figure& figure) { return figure.key == key; });
   if (found == figures.end()) {

@@ -36,6 +36,28 @@ All errors are :class:`trnsim.errors.MachineError`, one line with the file, the 
 what to change.
 """
 
-from .loader import apply, figures, load, placement, presets, stack_of, stacks, to_toml, topology
+from .loader import (
+    apply,
+    attention_kernel_of,
+    figures,
+    load,
+    placement,
+    presets,
+    stack_of,
+    stacks,
+    to_toml,
+    topology,
+)
 
-__all__ = ["apply", "figures", "load", "placement", "presets", "stack_of", "stacks", "to_toml", "topology"]
+__all__ = [
+    "apply",
+    "attention_kernel_of",
+    "figures",
+    "load",
+    "placement",
+    "presets",
+    "stack_of",
+    "stacks",
+    "to_toml",
+    "topology",
+]

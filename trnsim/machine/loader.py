@@ -17,6 +17,7 @@ from ..errors import MachineError
 
 _DATA = Path(__file__).parent / "data"
 _STACKS = Path(__file__).parent / "stacks"
+_CONSTANTS = Path(__file__).parent / "constants.toml"  # written by trnsim validate --fit
 _FIGURE_KEYS = ("value", "unit", "source", "confidence")
 _CONFIDENCES = ("measured", "published", "inferred", "guessed", "given")
 _TOML_NUMBER = re.compile(r"(0|[1-9][0-9]*)(\.[0-9]+)?([eE][+-]?[0-9]+)?")
@@ -37,12 +38,18 @@ def stacks() -> list[str]:
 
 
 def load(
-    name_or_path: str | Path, overrides: Iterable[str] = (), stack: str | Path | None = None
+    name_or_path: str | Path,
+    overrides: Iterable[str] = (),
+    stack: str | Path | None = None,
+    *,
+    constants: Mapping[str, Any] | None = None,
 ) -> _core.Machine:
     """A machine by its preset's name, or from a file whose path ends in ``.toml``.
 
     ``stack`` is a stack sheet, by its name or path: the software that the job runs under. Its
-    figures are laid over the machine's, those under ``on.<chip's name>`` on that chip only.
+    figures are laid over the machine's, those under ``on.<chip's name>`` on that chip only, and
+    so are the constants that were fitted for the chip and its attention kernel: those of
+    constants.toml, or ``constants``, in its form.
 
     ``overrides`` are assignments such as ``"chip.hbm.bandwidth=3.2TB/s"``, with a
     unit where the figure has one. What they set is taken as exact, unless a confidence follows:
@@ -54,7 +61,9 @@ def load(
     name = str(name_or_path)
     description, table = _read(_locate(name, Path()), [])
     if stack is not None:
-        table = _by_table(table | _stack_figures(str(stack), table))
+        table |= _stack_figures(str(stack), table)
+        table |= _fitted_figures(table, _parse(_CONSTANTS) if constants is None else constants)
+        table = _by_table(table)
     return apply(_core.make_machine(name, description, list(table.values())), overrides)
 
 
@@ -67,12 +76,39 @@ def _stack_figures(name: str, machine: Mapping[str, _core.Figure]) -> dict[str, 
     figures = _stack_figures(str(base), machine) if base is not None else {}
     chips = document.pop("on", {})
     _flatten(document, "", path, figures)
-    chip = machine["chip.name"].value if "chip.name" in machine else ""
+    chip = _value(machine, "chip.name")
     if chip in chips:
         _flatten(chips[chip], "", path, figures)
     found = str(path.resolve()) if name.endswith(".toml") else name
     figures["stack.name"] = _core.Figure("stack.name", found, "word", "the sheet's name", "given")
     return figures
+
+
+def _fitted_figures(
+    table: Mapping[str, _core.Figure], constants: Mapping[str, Any]
+) -> dict[str, _core.Figure]:
+    """Of the constants, those of a machine's chip and of its attention kernel."""
+    of_chip = dict(constants.get(_value(table, "chip.name"), {}))
+    of_kernels = of_chip.pop("attention_factor", {})
+    kernel = _attention_kernel(table)
+    if kernel in of_kernels:
+        of_chip["attention_factor"] = of_kernels[kernel]
+    figures: dict[str, _core.Figure] = {}
+    _flatten({"stack": of_chip}, "", _CONSTANTS, figures)
+    return {key: figure for key, figure in figures.items() if key not in table}
+
+
+def attention_kernel_of(machine: _core.Machine) -> str:
+    """The attention kernel that the machine's figures choose; "" where its chip has no choice."""
+    return _attention_kernel({figure.key: figure for figure in machine.figures})
+
+
+def _attention_kernel(table: Mapping[str, _core.Figure]) -> str:
+    return "".join(_value(table, f"chip.{part}.attention_kernel") for part in ("gpu", "tpu"))
+
+
+def _value(table: Mapping[str, _core.Figure], key: str) -> str:
+    return table[key].value if key in table else ""
 
 
 def stack_of(machine: _core.Machine) -> str | None:

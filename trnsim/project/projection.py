@@ -146,8 +146,8 @@ class Projection:
 
         `command` is the script and its arguments, for whoever reads the run file.
         """
-        from trnsim.report import write_outputs
         from trnsim.machine import stack_of
+        from trnsim.report import write_outputs
         from trnsim.workload import save_run
 
         folder = Path(directory)

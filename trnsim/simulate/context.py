@@ -110,6 +110,7 @@ def simulate(
     top: int = 10,
     no_oom: bool = False,
     overrides: Iterable[str] | Mapping[str, Any] = (),
+    stack: str | None = None,
     fold: bool = True,
     collectives: str = "fluid",
 ) -> Simulation:
@@ -128,6 +129,7 @@ def simulate(
         top: how many ops and modules to list.
         no_oom: over capacity is reported instead of raised as torch.OutOfMemoryError.
         overrides: figures of the machine to change, as "key=value" or a mapping.
+        stack: a stack sheet's name or path, for a machine that is given by name or path.
         fold: simulate ranks that behave the same as one; False simulates each, with the same
             result.
         collectives: "fluid" or "step", as of `trnsim.project`.
@@ -143,8 +145,9 @@ def simulate(
     check_asked(step=step, top=top)
     is_step_mode(collectives)
     job = make_job(
-        machine, chips=chips, ranks=ranks, ranks_per_chip=ranks_per_chip, overrides=overrides
-    )
+        machine, chips=chips, ranks=ranks, ranks_per_chip=ranks_per_chip, overrides=overrides,
+        stack=stack,
+    )  # fmt: skip
     return Simulation(
         job, mode=mode, step=step, top=top, no_oom=no_oom, fold=fold, collectives=collectives
     )

@@ -1,0 +1,213 @@
+# SPDX-License-Identifier: Apache-2.0
+# SPDX-FileCopyrightText: The trnsim authors
+"""`trnsim validate`: our figures beside published ones, row by row."""
+
+from __future__ import annotations
+
+import os
+from collections import Counter
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Any
+
+import typer
+
+from trnsim.cli import options, output
+from trnsim.errors import ValidationError
+
+if TYPE_CHECKING:
+    from trnsim.validation import Outcome, Row
+
+
+def add_to(app: typer.Typer) -> None:
+    """Adds the verb."""
+    app.command(name="validate", epilog="Example: trnsim validate published.csv --kind collective")(
+        validate
+    )
+
+
+def validate(
+    table: Annotated[
+        Path, typer.Argument(metavar="CSV", help="Measurements, in the format of published.csv.")
+    ],
+    kinds: Annotated[
+        list[str] | None,
+        typer.Option(
+            "--kind", metavar="K", help="Only rows of this kind (train, ...); repeatable."
+        ),
+    ] = None,
+    systems: Annotated[
+        list[str] | None,
+        typer.Option("--system", metavar="S", help="Only rows of this system; repeatable."),
+    ] = None,
+    ids: Annotated[
+        list[str] | None, typer.Option("--row", metavar="ID", help="Only this row; repeatable.")
+    ] = None,
+    facts_only: Annotated[
+        bool, typer.Option("--facts-only", help="Without the constants fitted to published steps.")
+    ] = False,
+    fit: Annotated[
+        Path | None,
+        typer.Option(
+            "--fit",
+            metavar="FILE",
+            help="Fit the constants of chips to these rows and write them to FILE.",
+        ),
+    ] = None,
+    processes: Annotated[
+        int | None, typer.Option(metavar="N", min=1, help="Processes (default: one a core).")
+    ] = None,
+    captures: Annotated[
+        Path | None,
+        typer.Option(metavar="DIR", help="Where captures are kept (default: the user's cache)."),
+    ] = None,
+    overrides: options.Overrides = None,
+    as_json: options.Json = False,
+) -> None:
+    """Predict every row of a table of published measurements and say how far off we are.
+
+    A training row is configured as the reference program of its framework, captured, and projected
+    on its machine under its stack sheet. Rows that cannot be built are listed with the reason.
+    """
+    options.let_threads_sleep()
+    from trnsim import validation
+
+    rows = _chosen(validation.read(table), kinds, systems, ids)
+    settings = validation.Settings(
+        captures=captures or _cache(),
+        constants={} if facts_only else None,
+        overrides=tuple(overrides or ()),
+    )
+    document = output.claim_json(as_json)
+    if fit is not None:
+        from trnsim.validation.fit import fit_constants
+
+        with _Progress(0) as progress:
+            constants = fit_constants(rows, settings, processes=processes, on_round=progress.say)
+        constants.write(fit)
+        output.print_table(*constants.table())
+        return
+    with _Progress(len(rows)) as progress:
+        outcomes = validation.validate(rows, settings, processes=processes, on_done=progress.step)
+    if document is not None:
+        document.write(
+            {
+                "rows": [outcome.to_dict() for outcome in outcomes],
+                "summary": validation.summary(outcomes),
+            }
+        )
+        return
+    _print(outcomes)
+
+
+def _chosen(
+    rows: list[Row], kinds: list[str] | None, systems: list[str] | None, ids: list[str] | None
+) -> list[Row]:
+    for what, asked, have in (
+        ("kind", kinds, {row.kind for row in rows}),
+        ("system", systems, {row.system for row in rows}),
+        ("row", ids, {row.id for row in rows}),
+    ):
+        for each in asked or ():
+            if each not in have:
+                known = ", ".join(sorted(have)[:12])
+                raise ValidationError(f"the table has no {what} '{each}': use one of {known}")
+    return [
+        row
+        for row in rows
+        if (not kinds or row.kind in kinds)
+        and (not systems or row.system in systems)
+        and (not ids or row.id in ids)
+    ]
+
+
+def _cache() -> Path:
+    home = os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache"
+    return Path(home) / "trnsim" / "captures"
+
+
+def _percent(value: float | None) -> str:
+    return "" if value is None else f"{100 * value:+.1f} %"
+
+
+def _print(outcomes: list[Outcome]) -> None:
+    from trnsim.validation import summary
+
+    done = [outcome for outcome in outcomes if outcome.error is not None]
+    done.sort(key=lambda outcome: -abs(outcome.error or 0))
+    output.print_table(
+        ["row", "system", "class", "stack", "published", "predicted", "unit", "error", "covered"],
+        [
+            [
+                o.id, o.system, o.case, o.stack, f"{o.published:.5g}", f"{o.predicted:.5g}", o.unit,
+                _percent(o.error), "" if o.covered is None else "yes" if o.covered else "no",
+            ]
+            for o in done
+        ],
+        right=(4, 5, 7),
+    )  # fmt: skip
+    typer.echo("")
+    _print_summary(summary(outcomes))
+    reasons = Counter(outcome.skipped for outcome in outcomes if outcome.skipped)
+    if reasons:
+        typer.echo(f"\nnot predicted: {sum(reasons.values())} rows")
+    for reason, count in reasons.most_common():
+        rows = [outcome.id for outcome in outcomes if outcome.skipped == reason]
+        more = "" if count <= 8 else ", ..."
+        typer.echo(f"  {reason}: {', '.join(rows[:8])}{more}")
+
+
+def _print_summary(found: dict[str, Any]) -> None:
+    lines = []
+    for name, part in found.items():
+        groups = {name: part} if "n" in part else part
+        for key, numbers in groups.items():
+            if name == "by_family" or not numbers["n"]:
+                continue
+            coverage = numbers["coverage"]
+            lines.append(
+                [
+                    key if name in ("overall", "families") else f"{name[3:]} {key}",
+                    str(numbers["n"]),
+                    f"{100 * numbers['median']:.1f}",
+                    f"{100 * numbers['p90']:.1f}",
+                    f"{100 * numbers['bias']:+.1f}",
+                    "" if coverage is None else f"{100 * coverage:.0f}",
+                ]
+            )
+    output.print_table(
+        ["rows", "n", "median %", "90th %", "bias %", "covered %"], lines, right=range(1, 6)
+    )
+
+
+class _Progress:
+    """A bar on stderr, or a plain line every ten seconds where that is no terminal."""
+
+    def __init__(self, total: int) -> None:
+        from rich.console import Console
+        from rich.progress import BarColumn, MofNCompleteColumn, Progress, TimeRemainingColumn
+
+        self._console = Console(stderr=True)
+        self._bar = Progress(
+            BarColumn(), MofNCompleteColumn(), TimeRemainingColumn(), console=self._console,
+            disable=not self._console.is_terminal,
+        )  # fmt: skip
+        self._task = self._bar.add_task("", total=total)
+        self._total, self._done = total, 0
+
+    def __enter__(self) -> _Progress:
+        self._bar.start()
+        return self
+
+    def __exit__(self, *reason: object) -> None:
+        self._bar.stop()
+
+    def step(self, outcome: Outcome) -> None:
+        """One row is done."""
+        self._done += 1
+        self._bar.advance(self._task)
+        if not self._console.is_terminal and self._done % 50 == 0:
+            self._console.print(f"{self._done} of {self._total} rows")
+
+    def say(self, line: str) -> None:
+        """A line above the bar."""
+        self._console.print(line)

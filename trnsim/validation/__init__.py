@@ -1,0 +1,48 @@
+# SPDX-License-Identifier: Apache-2.0
+# SPDX-FileCopyrightText: The trnsim authors
+"""Our figures beside published ones: `trnsim validate`."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Callable, Iterable
+from concurrent.futures import ProcessPoolExecutor, as_completed
+
+from trnsim.validation.predict import Settings, predict
+from trnsim.validation.rows import Row, read
+from trnsim.validation.score import Outcome, Statistics, statistics, summary
+
+__all__ = ["Outcome", "Row", "Settings", "Statistics", "read", "statistics", "summary", "validate"]
+
+
+def validate(
+    rows: Iterable[Row],
+    settings: Settings | None = None,
+    *,
+    processes: int | None = None,
+    on_done: Callable[[Outcome], None] = lambda outcome: None,
+) -> list[Outcome]:
+    """An outcome for every row, in their order; rows that cannot be predicted say why.
+
+    Args:
+        rows: what `read` gives.
+        settings: how to predict; the defaults when None.
+        processes: that work side by side; one a core when None, and this one alone for 1.
+        on_done: called here with each outcome as it comes.
+    """
+    rows = list(rows)
+    settings = settings or Settings()
+    processes = min(processes or os.cpu_count() or 1, max(1, len(rows)))
+    if processes == 1:
+        outcomes = []
+        for row in rows:
+            outcomes.append(predict(row, settings))
+            on_done(outcomes[-1])
+        return outcomes
+    with ProcessPoolExecutor(processes) as pool:
+        waiting = {pool.submit(predict, row, settings): i for i, row in enumerate(rows)}
+        found: dict[int, Outcome] = {}
+        for future in as_completed(waiting):
+            found[waiting[future]] = future.result()
+            on_done(future.result())
+    return [found[i] for i in range(len(rows))]

@@ -1,0 +1,223 @@
+# SPDX-License-Identifier: Apache-2.0
+# SPDX-FileCopyrightText: The trnsim authors
+"""Fits the constants of chips to published training steps: of each chip a GEMM factor, one for 8-bit
+products, and one for each attention kernel. None per row, none per model.
+
+The error of a row is the logarithm of predicted over published. Each round simulates every row with
+its constants, and with each of them 5 % larger; the constants then move by least squares on the
+rows' errors with Huber's weights, held by a weak prior to what they were before any fit (1, give or
+take a factor of 1.5).
+"""
+
+from __future__ import annotations
+
+import math
+import os
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from concurrent.futures import ProcessPoolExecutor
+from dataclasses import dataclass, replace
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from trnsim.errors import TrnSimError
+from trnsim.validation.predict import Settings, Skipped, captured, machine_of, step_seconds
+from trnsim.validation.rows import Row
+
+ROUNDS = 3
+STEP = math.log(1.05)
+PRIOR = math.log(1.5)
+NOISE = 0.04  # what a row's error is taken to be; Huber's weights begin at one and a half of it
+
+Key = tuple[str, str, str]  # chip, factor, attention kernel or ""
+
+
+@dataclass(frozen=True)
+class Constants:
+    """What was fitted.
+
+    Attributes:
+        values: of each constant.
+        rows: how many rows moved it.
+        sensitivity: by how much the mean |error| of these rows grows when it is 5 % larger.
+    """
+
+    values: Mapping[Key, float]
+    rows: Mapping[Key, int]
+    sensitivity: Mapping[Key, float]
+
+    def document(self) -> dict[str, Any]:
+        """In the form of constants.toml."""
+        return _document(self.values, self.rows, self.sensitivity)
+
+    def write(self, path: Path) -> None:
+        """Writes them, whole or not at all."""
+        lines = [
+            "# SPDX-License-Identifier: Apache-2.0",
+            "# SPDX-FileCopyrightText: The trnsim authors",
+            "#",
+            "# Constants fitted to published steps: of a chip, what is left of the rates of its GEMMs",
+            "# and attention kernels inside a training step. Written by `trnsim validate CSV --fit`.",
+        ]
+        for chip, factors in self.document().items():
+            lines += ["", f'["{chip}"]']
+            for name, figure in factors.items():
+                if name != "attention_factor":
+                    lines.append(f"{name} = {_inline(figure)}")
+            for kernel, figure in factors.get("attention_factor", {}).items():
+                lines.append(f"attention_factor.{kernel} = {_inline(figure)}")
+        part = path.with_suffix(".part")
+        part.write_text("\n".join(lines) + "\n")
+        os.replace(part, path)
+
+    def table(self) -> tuple[list[str], list[list[str]]]:
+        """Header and rows for a person."""
+        return ["chip", "constant", "value", "rows", "error at +5 %"], [
+            [
+                chip, f"{factor} {kernel}".strip(), f"{value:.3f}",
+                str(self.rows[chip, factor, kernel]),
+                f"{100 * self.sensitivity[chip, factor, kernel]:+.2f} points",
+            ]
+            for (chip, factor, kernel), value in sorted(self.values.items())
+        ]  # fmt: skip
+
+
+def _inline(figure: Mapping[str, Any]) -> str:
+    return (
+        f'{{ value = {figure["value"]}, unit = "1", source = "{figure["source"]}", '
+        f'confidence = "inferred" }}'
+    )
+
+
+def _document(
+    values: Mapping[Key, float],
+    rows: Mapping[Key, int] | None = None,
+    sensitivity: Mapping[Key, float] | None = None,
+) -> dict[str, Any]:
+    found: dict[str, Any] = {}
+    for key, value in sorted(values.items()):
+        chip, factor, kernel = key
+        source = "being fitted"
+        if rows is not None and sensitivity is not None:
+            source = (
+                f"fitted to {rows[key]} published steps; 5 % more of it changes their mean error "
+                f"by {100 * sensitivity[key]:+.2f} points"
+            )
+        text = f"{value:.3f}"
+        figure = {"value": Text(text), "unit": "1", "source": source, "confidence": "inferred"}
+        of_chip = found.setdefault(chip, {})
+        if kernel:
+            of_chip.setdefault("attention_factor", {})[kernel] = figure
+        else:
+            of_chip[factor] = figure
+    return found
+
+
+class Text(str):
+    """A number by its digits, as the loader of machine files has them."""
+
+
+def fit_constants(
+    rows: Iterable[Row],
+    settings: Settings,
+    *,
+    processes: int | None = None,
+    on_round: Callable[[str], None] = lambda line: None,
+    weights: Mapping[str, float] | None = None,
+) -> Constants:
+    """Fits the constants of all chips that the training rows among `rows` run on.
+
+    Args:
+        rows: others than training rows, and those that cannot be predicted, are left out.
+        settings: `constants` is where the fit begins; none where it is None.
+        processes: that work side by side; one a core when None.
+        on_round: called with a line after each round.
+        weights: of rows by their id, 1 for others.
+    """
+    rows = [row for row in rows if row.kind == "train" and row.published and row.about]
+    values: dict[Key, float] = {}
+    measured: list[tuple[Row, float, dict[Key, float]]] = []
+    with ProcessPoolExecutor(processes or os.cpu_count() or 1) as pool:
+        for turn in range(ROUNDS + 1):
+            began = replace(settings, constants=_document(values))
+            found = list(pool.map(_derivatives, rows, [began] * len(rows), chunksize=1))
+            measured = [(r, *one) for r, one in zip(rows, found, strict=True) if one is not None]
+            errors = [abs(math.expm1(error)) for _, error, _ in measured]
+            on_round(
+                f"round {turn}: {len(measured)} rows, median error "
+                f"{100 * float(np.median(errors or [0])):.1f} %, 90th percentile "
+                f"{100 * float(np.percentile(errors or [0], 90)):.1f} %"
+            )
+            if turn < ROUNDS:
+                values = _moved(values, measured, weights or {})
+    return _constants(values, measured)
+
+
+def _derivatives(row: Row, settings: Settings) -> tuple[float, dict[Key, float]] | None:
+    """log(predicted / published) and its derivatives by the logarithms of the row's constants."""
+    from trnsim import machine as machines
+
+    try:
+        workloads = captured(row, settings)
+        machine = machine_of(row, settings)
+        base = step_seconds(row, workloads, machine)
+        found: dict[Key, float] = {}
+        for factor in ("gemm_factor", "float8_factor", "attention_factor"):
+            more = machines.apply(machine, [f"stack.{factor}={_more(machine, factor):.6f}"])
+            seconds = step_seconds(row, workloads, more)
+            kernel = machines.attention_kernel_of(machine) if factor == "attention_factor" else ""
+            if abs(math.log(seconds / base)) > 1e-4:
+                found[machine.chip_name, factor, kernel] = math.log(seconds / base) / STEP
+    except (Skipped, TrnSimError):
+        return None
+    assert row.published is not None
+    return math.log(base / row.published.value), found
+
+
+def _more(machine: Any, factor: str) -> float:
+    now = {figure.key: figure.value for figure in machine.figures}.get(f"stack.{factor}", "1")
+    return float(now) * math.exp(STEP)
+
+
+def _moved(
+    values: Mapping[Key, float],
+    measured: Sequence[tuple[Row, float, Mapping[Key, float]]],
+    weights: Mapping[str, float],
+) -> dict[Key, float]:
+    """One step of Gauss and Newton, with Huber's weights found by repetition."""
+    keys = sorted({key for _, _, slopes in measured for key in slopes})
+    if not keys:
+        return dict(values)
+    place = {key: i for i, key in enumerate(keys)}
+    slopes = np.zeros((len(measured), len(keys)))
+    for i, (_, _, of_row) in enumerate(measured):
+        for key, slope in of_row.items():
+            slopes[i, place[key]] = slope
+    errors = np.array([error for _, error, _ in measured])
+    given = np.array([weights.get(row.id, 1.0) for row, _, _ in measured])
+    now = np.array([math.log(values.get(key, 1.0)) for key in keys])
+    move = np.zeros(len(keys))
+    for _ in range(20):
+        left = errors + slopes @ move
+        huber = np.minimum(1, 1.5 * NOISE / np.maximum(np.abs(left), 1e-9))
+        weight = given * huber / NOISE**2
+        normal = slopes.T @ (weight[:, None] * slopes) + np.eye(len(keys)) / PRIOR**2
+        right = -(slopes.T @ (weight * errors)) - now / PRIOR**2
+        move = np.linalg.solve(normal, right)
+    move = np.clip(move, -0.5, 0.5)
+    return {key: math.exp(now[i] + move[i]) for key, i in place.items()}
+
+
+def _constants(
+    values: Mapping[Key, float], measured: Sequence[tuple[Row, float, Mapping[Key, float]]]
+) -> Constants:
+    rows: dict[Key, int] = {}
+    sensitivity: dict[Key, float] = {}
+    for key in values:
+        touched = [(error, slopes[key]) for _, error, slopes in measured if key in slopes]
+        rows[key] = len(touched)
+        now = [abs(math.expm1(error)) for error, _ in touched]
+        then = [abs(math.expm1(error + slope * STEP)) for error, slope in touched]
+        sensitivity[key] = float(np.mean(then) - np.mean(now)) if touched else 0.0
+    return Constants(dict(values), rows, sensitivity)

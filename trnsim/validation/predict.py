@@ -1,0 +1,254 @@
+# SPDX-License-Identifier: Apache-2.0
+# SPDX-FileCopyrightText: The trnsim authors
+"""What we say for a row: configured, captured, simulated. One function a kind of row."""
+
+from __future__ import annotations
+
+import contextlib
+import hashlib
+import json
+import os
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from trnsim.errors import TrnSimError
+from trnsim.validation.rows import Row
+from trnsim.validation.score import Outcome
+
+if TYPE_CHECKING:
+    from trnsim import _core
+
+
+@dataclass(frozen=True)
+class Settings:
+    """How rows are predicted.
+
+    Attributes:
+        captures: folder of run files, by what they depend on; None keeps none.
+        constants: in place of those fitted, in the form of constants.toml; {} for facts alone.
+        overrides: figures to change on every machine.
+    """
+
+    captures: Path | None = None
+    constants: Mapping[str, Any] | None = None
+    overrides: tuple[str, ...] = ()
+
+
+@dataclass(frozen=True)
+class _Prediction:
+    value: float
+    low: float | None = None
+    high: float | None = None
+    algorithm: str = ""
+
+
+class Skipped(Exception):
+    """The row cannot be predicted; the text says why."""
+
+
+def predict(row: Row, settings: Settings) -> Outcome:
+    """The outcome of a row; where it cannot be predicted, with the reason. Never raises for a row
+    that we refuse."""
+    about, published = row.about, row.published
+    blank = Outcome(
+        id=row.id, system=row.system, kind=row.kind, case=row.case, family=row.family,
+        stack=about.stack if about else "", quantity=published.name if published else "",
+        unit=published.unit if published else "", published=published.value if published else None,
+    )  # fmt: skip
+    try:
+        if published is None:
+            raise Skipped("the row gives nothing that we predict")
+        if about is None:
+            raise Skipped(f"no machine of ours is '{row.system}'")
+        found = _BY_KIND[row.kind](row, settings)
+    except (Skipped, TrnSimError) as error:
+        return _with(blank, skipped=str(error))
+    return _with(
+        blank, predicted=found.value, low=found.low, high=found.high, algorithm=found.algorithm
+    )
+
+
+def _with(outcome: Outcome, **changes: Any) -> Outcome:
+    from dataclasses import replace
+
+    return replace(outcome, **changes)
+
+
+def machine_of(row: Row, settings: Settings) -> _core.Machine:
+    """The machine of the row, under its stack."""
+    from trnsim import machine as machines
+
+    about = row.about
+    assert about is not None
+    return machines.load(
+        about.machine,
+        (*about.overrides, *settings.overrides),
+        about.stack or None,
+        constants=settings.constants,
+    )
+
+
+# --- training steps -------------------------------------------------------------------------------
+
+
+def _train(row: Row, settings: Settings) -> _Prediction:
+    return _Prediction(step_seconds(row, captured(row, settings), machine_of(row, settings)))
+
+
+def step_seconds(row: Row, workloads: list[_core.Workload], machine: _core.Machine) -> float:
+    """The step of a training row's Workloads on a machine."""
+    from trnsim.project import project
+
+    chips = int(row.number("chips") or 0) or None
+    done = project(workloads, machine, chips=chips, top=0, advise=False, interval=False)
+    return done.step_time_s
+
+
+def captured(row: Row, settings: Settings) -> list[_core.Workload]:
+    """The Workloads of the row's recipe, from the folder of captures where it has them."""
+    import trnsim
+    from trnsim import recipes
+    from trnsim.workload import load_run, save_run
+
+    configured = recipes.configure(dict(row.columns))
+    if isinstance(configured, str):
+        raise Skipped(configured)
+    if settings.captures is None:
+        return recipes.capture(*configured)
+    key = json.dumps([repr(part) for part in configured] + [trnsim.__version__, recipes.VERSION])
+    path = settings.captures / (hashlib.sha256(key.encode()).hexdigest()[:24] + ".trnsim")
+    if path.is_file():
+        return load_run(path).workloads
+    workloads = recipes.capture(*configured)
+    settings.captures.mkdir(parents=True, exist_ok=True)
+    part = path.with_suffix(f".{os.getpid()}.part")
+    try:
+        save_run(part, workloads, machine=None, machine_hash=None, command=None, options={})
+        os.replace(part, path)
+    finally:
+        with contextlib.suppress(FileNotFoundError):
+            part.unlink()
+    return workloads
+
+
+# --- collectives ----------------------------------------------------------------------------------
+
+_OPS = {
+    "all_reduce": "all_reduce",
+    "all_gather": "all_gather",
+    "reduce_scatter": "reduce_scatter",
+    "alltoall": "all_to_all",
+    "all_to_all": "all_to_all",
+    "broadcast": "broadcast",
+    "sendrecv": "sendrecv",
+}
+# Words in a row's notes or op that name the algorithm, and ours for it in a pod and over several.
+_FORCED = (
+    ("nvlstree", None),
+    ("ring forced", ("ring", "rail_ring")),
+    ("(ring)", ("ring", "rail_ring")),
+    ("tree forced", ("tree", "rail_tree")),
+)
+
+
+def _collective(row: Row, settings: Settings) -> _Prediction:
+    import trnsim
+
+    op = _OPS.get(row["op"].split()[0] if row["op"] else "")
+    if op is None:
+        raise Skipped(f"no collective of ours is '{row['op']}'")
+    ranks, size = row.number("ranks"), row.number("msg_bytes")
+    if not ranks or not size:
+        raise Skipped("the row gives no number of ranks or no size")
+    machine = machine_of(row, settings)
+    per_chip = machine.ranks_per_chip_allowed[-1] if row.system.startswith("Trn") else None
+    done = trnsim.collective(
+        op, machine, sizes=[int(size)], ranks=int(ranks), ranks_per_chip=per_chip,
+        algorithm=_algorithm(row, machine),
+    )  # fmt: skip
+    found = done.rows[0]
+    low_us, high_us = found.time_interval_us
+    published = row.published
+    assert published is not None
+    if published.name == "time":
+        return _Prediction(found.time_us, low_us, high_us, found.algorithm)
+    value = found.busbw_GBps if published.name == "busbw" else found.algbw_GBps
+    scale = value * found.time_us
+    return _Prediction(value, scale / high_us, scale / low_us, found.algorithm)
+
+
+def _algorithm(row: Row, machine: _core.Machine) -> str:
+    notes = row["notes"].lower()
+    for word, names in _FORCED:
+        if word in notes:
+            if names is None:
+                raise Skipped("NCCL's NVLSTree is not modelled")
+            return names[(row.number("nodes") or 1) > 1]
+    return ""
+
+
+# --- kernels --------------------------------------------------------------------------------------
+
+
+def _gemm(row: Row, settings: Settings) -> _Prediction:
+    sizes = [row.number(name) for name in ("M", "N", "K")]
+    if not all(sizes):
+        raise Skipped("the row gives no M, N and K")
+    if "unstated" in row["precision"] or "host-timed" in row["notes"]:
+        raise Skipped("timed from the host, launch included")
+    m, n, k = (int(size or 0) for size in sizes)
+    is_float8 = "fp8" in row["precision"]
+
+    def product(torch: Any) -> None:
+        if not is_float8:
+            a = torch.empty(m, k, device="trn", dtype=torch.bfloat16)
+            torch.mm(a, torch.empty(k, n, device="trn", dtype=torch.bfloat16))
+            return
+        a = torch.empty(m, k, device="trn", dtype=torch.float8_e4m3fn)
+        b = torch.empty(n, k, device="trn", dtype=torch.float8_e4m3fn).t()
+        one = torch.ones((), device="trn")
+        torch._scaled_mm(a, b, one, one, out_dtype=torch.bfloat16)
+
+    seconds = _kernel_seconds(product, row, settings)
+    rate = 2 * m * n * k / seconds / 1e12
+    return _Prediction(rate / (2 if "per device" in row["notes"] else 1))
+
+
+def _hbm(row: Row, settings: Settings) -> _Prediction:
+    size = row.number("msg_bytes")
+    if row["op"] != "copy" or not size:
+        raise Skipped(f"no kernel of ours is '{row['op']}'")
+    count = int(size) // 2
+
+    def copy(torch: Any) -> None:
+        torch.empty(count, device="trn", dtype=torch.bfloat16).clone()
+
+    return _Prediction(2 * size / _kernel_seconds(copy, row, settings) / 1e9)
+
+
+def _kernel_seconds(run: Callable[[Any], None], row: Row, settings: Settings) -> float:
+    """Of the longest kernel of what `run` does on a chip, launch and fill apart."""
+    import torch
+
+    import trnsim
+
+    with trnsim.simulate(machine_of(row, settings), chips=1, mode="phantom") as sim:
+        run(torch)
+    return max(op.bound_ps for op in sim.projection.program.ops) / 1e12
+
+
+def _nothing(row: Row, settings: Settings) -> _Prediction:
+    raise Skipped(f"rows of kind {row.kind} are not predicted yet")
+
+
+_BY_KIND: dict[str, Callable[[Row, Settings], _Prediction]] = {
+    "train": _train,
+    "collective": _collective,
+    "gemm": _gemm,
+    "hbm": _hbm,
+    "infer": _nothing,
+    "p2p": _nothing,
+    "engine": _nothing,
+}
