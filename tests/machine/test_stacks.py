@@ -1,0 +1,64 @@
+# SPDX-License-Identifier: Apache-2.0
+# SPDX-FileCopyrightText: The trnsim authors
+"""Stack sheets: what they lay over a machine, and what they do to a step."""
+
+from __future__ import annotations
+
+import pytest
+
+from trnsim import machine as machines
+from trnsim.errors import MachineError
+
+SHEET = """
+description = "a test's"
+[stack]
+level = { value = "fused", unit = "word", source = "test", confidence = "given" }
+[on."H100 SXM".stack]
+gemm_factor = { value = 0.5, unit = "1", source = "test", confidence = "given" }
+[on."A100 SXM".stack]
+gemm_factor = { value = 0.25, unit = "1", source = "test", confidence = "given" }
+"""
+
+
+def value(machine, key: str) -> str | None:
+    found = [figure.value for figure in machine.figures if figure.key == key]
+    return found[0] if found else None
+
+
+@pytest.mark.parametrize("name", machines.stacks())
+def test_every_sheet_loads_on_every_machine(name: str) -> None:
+    for preset in machines.presets():
+        machine = machines.load(preset, stack=name)
+        assert machines.stack_of(machine) == name
+        assert all(figure.source for figure in machine.figures)
+
+
+def test_a_sheet_says_what_it_says_for_the_chip(tmp_path) -> None:
+    path = tmp_path / "mine.toml"
+    path.write_text(SHEET)
+    machine = machines.load("h100", stack=path, constants={})
+    assert value(machine, "stack.gemm_factor") == "0.5"
+    assert value(machine, "stack.level") == "fused"
+    assert machines.stack_of(machine) == str(path)
+    assert machine.hash != machines.load("h100").hash
+    assert value(machines.load("trn2", stack=path, constants={}), "stack.gemm_factor") is None
+
+
+def test_constants_are_of_the_chip_and_its_kernel() -> None:
+    figure = {"value": 0.7, "unit": "1", "source": "test", "confidence": "inferred"}
+    constants = {"H100 SXM": {"attention_factor": {"cudnn": figure | {"value": 1}}}}
+    assert value(machines.load("h100", stack="nemo", constants=constants), "stack.attention_factor")
+    other = machines.load("h100", stack="torch-eager", constants=constants)
+    assert value(other, "stack.attention_factor") is None
+
+
+def test_an_unknown_sheet_is_named_with_the_nearest() -> None:
+    with pytest.raises(MachineError, match=r"no stack is called 'megatrn': did you mean megatron\?"):
+        machines.load("h100", stack="megatrn")
+
+
+def test_an_unknown_level_is_refused(tmp_path) -> None:
+    path = tmp_path / "mine.toml"
+    path.write_text(SHEET.replace('"fused"', '"hasty"'))
+    with pytest.raises(MachineError, match="hasty"):
+        machines.load("h100", stack=path)
