@@ -9,11 +9,38 @@
 #include "lower/rules/families.h"
 
 namespace trnsim::lower {
+namespace {
+
+void scale_products(std::map<std::string, Rational>& efficiency, const machine::Stack& stack) {
+  for (auto& [dtype, share] : efficiency) {
+    share = share * (dtype.starts_with("float8") ? stack.float8_factor : stack.gemm_factor);
+  }
+}
+
+void scale_attention(machine::AttentionKernels& kernels, Rational factor) {
+  for (auto& [name, rates] : kernels.rates) {
+    for (machine::AttentionRate& rate : rates) rate.flops_inf = rate.flops_inf * factor;
+  }
+}
+
+// The chip with the rates that its stack leaves of it.
+machine::Chip under_stack(machine::Chip chip, const machine::Stack& stack) {
+  scale_products(chip.gpu.gemm_efficiency, stack);
+  scale_products(chip.tpu.gemm_efficiency, stack);
+  scale_attention(chip.gpu.attention, stack.attention_factor);
+  scale_attention(chip.tpu.attention, stack.attention_factor);
+  for (Rational* share :
+       {&chip.neuron.tensor_efficiency, &chip.neuron.tensor_small_tile_efficiency}) {
+    *share = *share * stack.gemm_factor;
+  }
+  return chip;
+}
+
+}  // namespace
 
 Target make_target(const machine::Machine& machine, int64_t ranks_per_chip) {
   Target target;
-  target.chip = machine.chip;
-  target.stack = machine.stack;
+  target.chip = under_stack(machine.chip, machine.stack);
   target.architecture = machine.chip.architecture;
   target.ranks_per_chip = ranks_per_chip;
   const Rational share = Rational::of(1, ranks_per_chip);
@@ -22,12 +49,18 @@ Target make_target(const machine::Machine& machine, int64_t ranks_per_chip) {
   target.hbm_Bps = target.hbm_peak_Bps * machine.chip.hbm.efficiency;
   if (target.is_neuron()) {
     target.cores = std::max<int64_t>(1, machine.chip.neuron.cores / ranks_per_chip);
-    machine::NeuronCore& core = target.chip.neuron;
-    core.tensor_efficiency = core.tensor_efficiency * machine.stack.gemm_factor;
-    core.tensor_small_tile_efficiency =
-        core.tensor_small_tile_efficiency * machine.stack.gemm_factor;
   }
   return target;
+}
+
+int64_t Target::launch_ps() const {
+  if (is_gpu()) return chip.gpu.host_launch_ps;
+  return is_tpu() ? chip.tpu.launch_ps : core().launch_ps;
+}
+
+int64_t Target::collective_streams() const {
+  if (is_gpu()) return chip.gpu.collective_streams;
+  return is_tpu() ? chip.tpu.collective_streams : core().collective_streams;
 }
 
 void Registry::add(const Rule& rule) {

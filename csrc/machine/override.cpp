@@ -63,15 +63,19 @@ const std::vector<Lever>& levers() {
       {"link.fabric", false, {"fabric.port_bandwidth"}},
       {"tensor",
        false,
-       {"chip.peak.physical.*", "chip.neuroncore.tensor_clock", "chip.gpu.attention.*.rate"}},
+       {"chip.peak.physical.*", "chip.neuroncore.tensor_clock", "chip.gpu.attention.*.rate",
+        "chip.tpu.attention.*.rate"}},
       {"vector", false, {"chip.neuroncore.vector_clock", "chip.gpu.vector_rate"}},
-      {"vector", true, {"chip.gpu.kernel_latency"}},
+      {"vector", true, {"chip.gpu.kernel_latency", "chip.tpu.fusion_latency"}},
       {"scalar", false, {"chip.neuroncore.scalar_clock"}},
       {"gpsimd", false, {"chip.neuroncore.gpsimd_clock"}},
       {"dma", false, {"chip.neuroncore.dma_*bandwidth", "chip.neuroncore.dma_engine_peak"}},
       {"dma", true, {"chip.neuroncore.dma_descriptor_latency"}},
       {"host_link", false, {"server.host_link_bandwidth"}},
-      {"launch", true, {"chip.neuroncore.launch_latency", "chip.gpu.host_launch_latency"}},
+      {"launch",
+       true,
+       {"chip.neuroncore.launch_latency", "chip.gpu.host_launch_latency",
+        "chip.tpu.launch_latency"}},
       {"latency", true, {"scale_up.hop_latency", "fabric.step_latency", "collectives.*_latency"}},
       {"fill",
        true,
@@ -103,8 +107,8 @@ const std::string kInterference = "chip.interference.";
 
 // A share or factor that the file leaves out is 1: what is set becomes a figure.
 void add_share(std::vector<Figure>& figures, const std::string& key) {
-  const bool is_factor = key == "stack.gemm_factor" || key == "stack.float8_factor" ||
-                         key == "stack.attention_factor";
+  const bool is_factor =
+      key == "stack.gemm_factor" || key == "stack.float8_factor" || key == "stack.attention_factor";
   const bool is_share = std::any_of(kEngines.begin(), kEngines.end(), [&](const char* engine) {
     return is_factor || key == kInterference + engine;
   });

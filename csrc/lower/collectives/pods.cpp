@@ -85,9 +85,10 @@ Names fabric_names(CallKind kind, const Site& site) {
   return names;
 }
 
-// NCCL takes a tree for what it can, Neuron recursive halving and doubling.
+// NCCL takes a tree for what it can, Neuron, and TPUs for want of a source, recursive halving and
+// doubling.
 Names fabric_choices(CallKind kind, const Site& site) {
-  if (site.machine.chip.collectives.library == "neuron") {
+  if (site.machine.chip.collectives.library != "nccl") {
     return {"hierarchical_ring", "hierarchical_rdh"};
   }
   const std::string with = has_rails(site) ? "rail" : "hierarchical";
