@@ -37,3 +37,7 @@ class ReportError(TrnSimError):
 
 class ValidationError(TrnSimError):
     """A table of published measurements that cannot be read, or a row that is none."""
+
+
+class RecipeError(TrnSimError):
+    """A model, a layout or a row of measurements that no reference program can be made of."""

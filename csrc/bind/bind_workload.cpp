@@ -15,6 +15,7 @@
 #include "base/hash.h"
 #include "bind/bind.h"
 #include "bind/workload_columns.h"
+#include "workload/compose.h"
 #include "workload/workload.h"
 
 namespace py = pybind11;
@@ -102,6 +103,17 @@ py::dict by_kind(const MemoryPeak& peak) {
   return out;
 }
 
+using SegmentTuple = std::tuple<int64_t, int64_t, int64_t, int64_t, int32_t>;
+
+WorkloadPointer composed(const Workload& captured, const std::vector<SegmentTuple>& segments,
+                         const std::vector<std::pair<int32_t, int32_t>>& schedule) {
+  std::vector<Segment> cut;
+  for (const auto& each : segments) cut.push_back(std::make_from_tuple<Segment>(each));
+  std::vector<Placed> order;
+  for (const auto& [segment, micro_batch] : schedule) order.push_back({segment, micro_batch});
+  return std::make_shared<Workload>(compose(captured, cut, order));
+}
+
 void bind_parts(py::module_& module) {
   py::class_<Step>(module, "Step", "One training step: records [begin, end) of a Workload.")
       .def_readonly("begin", &Step::begin)
@@ -125,6 +137,10 @@ void bind_workload(py::module_& module) {
   module.def("workload_enum_names", workload_enum_names);
   module.def("ranks_of_pattern", ranks_of_pattern, py::arg("pattern"));
   module.def("pattern_of_ranks", pattern_of_ranks, py::arg("ranks"));
+  module.def("compose", composed, py::arg("captured"), py::arg("segments"), py::arg("schedule"),
+             py::call_guard<py::gil_scoped_release>(),
+             "A step of more micro-batches: segments are (first record, first allocation event, "
+             "end of both, micro-batch), the schedule (segment, micro-batch).");
   py::class_<Workload, WorkloadPointer>(module, "Workload",
                                         "What a script asked of the device: ops, tensors, "
                                         "collectives, streams; no hardware in it.")
@@ -142,6 +158,10 @@ void bind_workload(py::module_& module) {
            "One line a difference, at most `limit`; empty when equal.")
       .def("compare_step", compare_steps, py::arg("step"), py::arg("other"), py::arg("other_step"),
            py::arg("limit") = 20, "The same of two ranks' steps, but for where the ranks are.")
+      .def(
+          "moved",
+          [](const Workload& w, int64_t by) { return std::make_shared<Workload>(moved(w, by)); },
+          py::arg("by"), "The same as the rank that is `by` further on.")
       .def("print_record", print_record, py::arg("record"))
       .def("print_records", print_range, py::arg("begin"), py::arg("end"))
       .def("find_steps", find_steps)
