@@ -54,7 +54,9 @@ class Parts:
 
 def again(function: Callable[..., Any], *inputs: Any) -> Any:
     """Calls it keeping its inputs alone; what it makes is made again in the backward."""
-    return checkpoint(function, *inputs, use_reentrant=False, preserve_rng_state=_has_random(inputs))
+    return checkpoint(
+        function, *inputs, use_reentrant=False, preserve_rng_state=_has_random(inputs)
+    )
 
 
 def _has_random(inputs: tuple[Any, ...]) -> bool:

@@ -170,9 +170,7 @@ class _DropoutAdd(torch.autograd.Function):
         return of_x, of_x.sum(0) if ctx.has_bias else None, grad, None
 
 
-def dropout_add(
-    x: Tensor, bias: Tensor | None, residual: Tensor, p: float, named: bool
-) -> Tensor:
+def dropout_add(x: Tensor, bias: Tensor | None, residual: Tensor, p: float, named: bool) -> Tensor:
     """residual + dropout(x + bias)."""
     if named:
         return _DropoutAdd.apply(x, bias, residual, p)

@@ -4,10 +4,8 @@
 
 from __future__ import annotations
 
-import contextlib
+import functools
 import hashlib
-import json
-import os
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from pathlib import Path
@@ -108,7 +106,6 @@ def step_seconds(row: Row, workloads: list[_core.Workload], machine: _core.Machi
 
 def captured(row: Row, settings: Settings) -> list[_core.Workload]:
     """The Workloads of the row's recipe, from the folder of captures where it has them."""
-    import trnsim
     from trnsim import recipes
     from trnsim.workload import load_run, save_run
 
@@ -117,20 +114,28 @@ def captured(row: Row, settings: Settings) -> list[_core.Workload]:
         raise Skipped(configured)
     if settings.captures is None:
         return recipes.capture(*configured)
-    key = json.dumps([repr(part) for part in configured] + [trnsim.__version__, recipes.VERSION])
+    key = "\n".join([_programs(), *map(repr, configured)])
     path = settings.captures / (hashlib.sha256(key.encode()).hexdigest()[:24] + ".trnsim")
     if path.is_file():
         return load_run(path).workloads
     workloads = recipes.capture(*configured)
     settings.captures.mkdir(parents=True, exist_ok=True)
-    part = path.with_suffix(f".{os.getpid()}.part")
-    try:
-        save_run(part, workloads, machine=None, machine_hash=None, command=None, options={})
-        os.replace(part, path)
-    finally:
-        with contextlib.suppress(FileNotFoundError):
-            part.unlink()
+    save_run(path, workloads)
     return workloads
+
+
+@functools.cache
+def _programs() -> str:
+    """What a capture depends on beside its configuration: the reference programs, torch and us."""
+    import torch
+
+    import trnsim
+    from trnsim import recipes
+
+    sources = hashlib.sha256()
+    for path in sorted(Path(recipes.__file__).parent.glob("*.py")):
+        sources.update(path.read_bytes())
+    return f"{trnsim.__version__} {torch.__version__} {sources.hexdigest()}"
 
 
 # --- collectives ----------------------------------------------------------------------------------

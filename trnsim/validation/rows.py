@@ -55,6 +55,11 @@ class Row:
         return self["kind"]
 
     @property
+    def system(self) -> str:
+        """The machine, in the file's words."""
+        return self["system"]
+
+    @property
     def family(self) -> str:
         """Rows of one configuration at several sizes: system, framework's first word, and model."""
         what = self["model"] or self["op"]
