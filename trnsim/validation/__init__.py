@@ -6,9 +6,10 @@ from __future__ import annotations
 
 import os
 from collections.abc import Callable, Iterable
-from concurrent.futures import ProcessPoolExecutor, as_completed
+from concurrent.futures import as_completed
 
 from trnsim.validation.predict import Settings, predict
+from trnsim.validation.pool import worker_pool
 from trnsim.validation.rows import Row, read
 from trnsim.validation.score import Outcome, Statistics, statistics, summary
 
@@ -39,7 +40,7 @@ def validate(
             outcomes.append(predict(row, settings))
             on_done(outcomes[-1])
         return outcomes
-    with ProcessPoolExecutor(processes) as pool:
+    with worker_pool(processes) as pool:
         waiting = {pool.submit(predict, row, settings): i for i, row in enumerate(rows)}
         found: dict[int, Outcome] = {}
         for future in as_completed(waiting):

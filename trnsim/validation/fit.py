@@ -14,7 +14,6 @@ from __future__ import annotations
 import math
 import os
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from concurrent.futures import ProcessPoolExecutor
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
@@ -23,6 +22,7 @@ import numpy as np
 
 from trnsim.errors import TrnSimError
 from trnsim.validation.predict import Settings, Skipped, captured, machine_of, step_seconds
+from trnsim.validation.pool import worker_pool
 from trnsim.validation.rows import Row
 
 ROUNDS = 3
@@ -138,7 +138,7 @@ def fit_constants(
     rows = [row for row in rows if row.kind == "train" and row.published and row.about]
     values: dict[Key, float] = {}
     measured: list[tuple[Row, float, dict[Key, float]]] = []
-    with ProcessPoolExecutor(processes or os.cpu_count() or 1) as pool:
+    with worker_pool(processes) as pool:
         for turn in range(ROUNDS + 1):
             began = replace(settings, constants=_document(values))
             found = list(pool.map(_derivatives, rows, [began] * len(rows), chunksize=1))
