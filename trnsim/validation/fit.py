@@ -3,10 +3,10 @@
 """Fits the constants of chips to published training steps: of each chip a GEMM factor, one for 8-bit
 products, and one for each attention kernel. None per row, none per model.
 
-The error of a row is the logarithm of predicted over published. Each round simulates every row with
-its constants, and with each of them 5 % larger; the constants then move by least squares on the
-rows' errors with Huber's weights, held by a weak prior to what they were before any fit (1, give or
-take a factor of 1.5).
+The error of a row is the logarithm of predicted over published. The first round simulates every row
+with its constants, and with each of them 5 % larger; those after it with the constants alone. The
+constants move by least squares on the rows' errors with Huber's weights, held by a weak prior to 1,
+give or take a factor of 1.5.
 """
 
 from __future__ import annotations
@@ -25,11 +25,12 @@ from trnsim.validation.predict import Settings, Skipped, captured, machine_of, s
 from trnsim.validation.pool import worker_pool
 from trnsim.validation.rows import Row
 
-ROUNDS = 3
+ROUNDS = 2
 STEP = math.log(1.05)
 PRIOR = math.log(1.5)
 NOISE = 0.04  # what a row's error is taken to be; Huber's weights begin at one and a half of it
 
+FACTORS = ("gemm_factor", "float8_factor", "attention_factor")
 Key = tuple[str, str, str]  # chip, factor, attention kernel or ""
 
 
@@ -139,10 +140,14 @@ def fit_constants(
     values: dict[Key, float] = {}
     measured: list[tuple[Row, float, dict[Key, float]]] = []
     with worker_pool(processes) as pool:
+        slopes: dict[str, dict[Key, float]] = {}
         for turn in range(ROUNDS + 1):
             began = replace(settings, constants=_document(values))
-            found = list(pool.map(_derivatives, rows, [began] * len(rows), chunksize=1))
-            measured = [(r, *one) for r, one in zip(rows, found, strict=True) if one is not None]
+            errors_of = list(pool.map(_error, rows, [began] * len(rows), [turn == 0] * len(rows)))
+            kept = [(row, one) for row, one in zip(rows, errors_of, strict=True) if one]
+            rows = [row for row, _ in kept]
+            slopes |= {row.id: one[1] for row, one in kept if one[1]}
+            measured = [(row, one[0], slopes.get(row.id, {})) for row, one in kept]
             errors = [abs(math.expm1(error)) for _, error, _ in measured]
             on_round(
                 f"round {turn}: {len(measured)} rows, median error "
@@ -154,7 +159,9 @@ def fit_constants(
     return _constants(values, measured)
 
 
-def _derivatives(row: Row, settings: Settings) -> tuple[float, dict[Key, float]] | None:
+def _error(
+    row: Row, settings: Settings, with_slopes: bool
+) -> tuple[float, dict[Key, float]] | None:
     """log(predicted / published) and its derivatives by the logarithms of the row's constants."""
     from trnsim import machine as machines
 
@@ -163,7 +170,7 @@ def _derivatives(row: Row, settings: Settings) -> tuple[float, dict[Key, float]]
         machine = machine_of(row, settings)
         base = step_seconds(row, workloads, machine)
         found: dict[Key, float] = {}
-        for factor in ("gemm_factor", "float8_factor", "attention_factor"):
+        for factor in FACTORS if with_slopes else ():
             more = machines.apply(machine, [f"stack.{factor}={_more(machine, factor):.6f}"])
             seconds = step_seconds(row, workloads, more)
             kernel = machines.attention_kernel_of(machine) if factor == "attention_factor" else ""
