@@ -4,16 +4,19 @@
 
     python tracked.py STYLE...
 
-prints one JSON object: bytes by style. A process of its own, since the tracker's hooks keep the
+prints one JSON object: bytes by style, which is one of parallel.py's, "fsdp2 x cp", "stage 0" or
+"stage 1" of products.py. A process of its own, since the tracker's hooks keep the
 model alive.
 """
 
 from __future__ import annotations
 
+import contextlib
 import json
 import sys
 
 import parallel
+import products
 import torch
 from jobs import job
 from torch.distributed._tools.fsdp2_mem_tracker import FSDPMemTracker
@@ -41,11 +44,29 @@ def tracked_peak(style: str) -> int:
     return max(kinds["Total"] for kinds in tracker.get_tracker_snapshot("peak").values())
 
 
+def tracked_product(style: str, rank: int) -> int:
+    """The same of what needs more than a model."""
+    tracker = MemTracker()
+    with contextlib.ExitStack() as stack:
+
+        def around(model: torch.nn.Module, optimizer: torch.optim.Optimizer) -> MemTracker:
+            tracker.track_external(model, optimizer)
+            return stack.enter_context(tracker)
+
+        if style == "fsdp2 x cp":
+            products.train_context(2, around)
+        else:
+            products.train_stage(rank, 2, around)
+    return max(kinds["Total"] for kinds in tracker.get_tracker_snapshot("peak").values())
+
+
 def main() -> None:
     peaks = {}
     for style in sys.argv[1:]:
-        with job(64, "phantom"):
-            peaks[style] = tracked_peak(style)
+        rank = 32 if style == "stage 1" else 0
+        with job(64, "phantom", rank):
+            is_product = style == "fsdp2 x cp" or style.startswith("stage")
+            peaks[style] = tracked_product(style, rank) if is_product else tracked_peak(style)
     print(json.dumps(peaks))
 
 
