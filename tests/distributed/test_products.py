@@ -59,8 +59,8 @@ def test_a_rank_holds_what_arithmetic_says(workloads, style):
 
 
 def test_context_parallelism_keeps_its_part_of_each_sequence(workloads):
-    # Of test_sharded_bytes.py's 16 activations a layer and what is behind the layers, an eighth; and
-    # one more: the merged attention is laid out by heads, and `flatten` copies it.
+    # Of test_sharded_bytes.py's 16 activations a layer and what is behind the layers, an eighth;
+    # and one more: the merged attention is laid out by heads, and `flatten` copies it.
     one = TOKENS * WIDTH * 4
     whole = LAYERS * (17 * one + TOKENS * 4 * (2 * 2 + HEADS)) + 2 * one + TOKENS * 4 * (2 + WORDS)
     assert kept_for_backward(workloads["fsdp2 x cp"]) == pytest.approx(whole / CONTEXT, rel=0.02)
