@@ -2,10 +2,10 @@
 # SPDX-FileCopyrightText: The trnsim authors
 """Two training steps of Llama 405B under FSDP2 x TP 8 x PP 16, captured on 16,384 ranks.
 
-train.py is the script: torch's own parallelism, nothing of ours in it. Each stage of the pipeline is
-captured in a process of its own, as `trnsim run` does. The peer is the limit that was set: 60 s and
-4 GiB. Seconds are CPU seconds of the process, its imports (torch, the device) apart; "of all" is
-their sum over the 16 stages, and the largest memory.
+train.py is the script: torch's own parallelism, nothing of ours in it. Each stage of the pipeline
+is captured in a process of its own, as `trnsim run` does. The peer is the limit that was set: 60 s
+and 4 GiB. Seconds are CPU seconds of the process, its imports (torch, the device) apart; "of all"
+is their sum over the 16 stages, and the largest memory.
 """
 
 import json

@@ -29,7 +29,6 @@ import sys
 import tempfile
 import time
 import unittest
-import warnings
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any, NamedTuple
@@ -112,7 +111,6 @@ def _child(test: unittest.TestCase, seconds: int, pipe: int) -> None:
     os.dup2(silent, 1)
     os.dup2(silent, 2)
     signal.alarm(seconds)
-    warnings.simplefilter("ignore")
     os.write(pipe, pickle.dumps(tuple(run_here(test))))
     os._exit(0)
 
@@ -179,7 +177,6 @@ def run_file(options: argparse.Namespace, file: str) -> dict[str, Any]:
 
     _torch.set_mode("compute")
     torch.set_num_threads(1)
-    warnings.simplefilter("ignore")
     begin = time.time()
     tests = device_tests(options.checkout / "test" / file, options.device)
     found = len(tests)

@@ -66,7 +66,7 @@ def train_context(steps: int, around: Around | None = None) -> None:
     _steps(model, steps, around, run)
 
 
-def train_stage(rank: int, steps: int, around: Around | None = None) -> None:
+def train_stage(rank: int, steps: int) -> None:
     """1F1B over two stages, each under FSDP2 over 4 ranks and sequence parallelism over 8."""
     mesh = init_device_mesh("trn", (STAGES, REPLICAS, TENSOR), mesh_dim_names=("pp", "dp", "tp"))
     place = rank // (REPLICAS * TENSOR)
@@ -86,4 +86,4 @@ def train_stage(rank: int, steps: int, around: Around | None = None) -> None:
         more = {"target": targets} if stage.is_last else {}
         schedule.step(*inputs, **more, return_outputs=False)
 
-    _steps(model, steps, around, run)
+    _steps(model, steps, None, run)

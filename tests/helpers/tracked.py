@@ -4,8 +4,9 @@
 
     python tracked.py STYLE...
 
-prints one JSON object: bytes by style, which is one of parallel.py's, "fsdp2 x cp", "stage 0" or
-"stage 1" of products.py. A process of its own, since the tracker's hooks keep the
+prints one JSON object: bytes by style, which is one of parallel.py's or "fsdp2 x cp" of products.py
+(the tracker refuses modules that run more than once before a backward pass, as a pipeline's do). A
+process of its own, since the tracker's hooks keep the
 model alive.
 """
 
@@ -44,8 +45,8 @@ def tracked_peak(style: str) -> int:
     return max(kinds["Total"] for kinds in tracker.get_tracker_snapshot("peak").values())
 
 
-def tracked_product(style: str, rank: int) -> int:
-    """The same of what needs more than a model."""
+def tracked_context() -> int:
+    """The same of context parallelism."""
     tracker = MemTracker()
     with contextlib.ExitStack() as stack:
 
@@ -53,20 +54,15 @@ def tracked_product(style: str, rank: int) -> int:
             tracker.track_external(model, optimizer)
             return stack.enter_context(tracker)
 
-        if style == "fsdp2 x cp":
-            products.train_context(2, around)
-        else:
-            products.train_stage(rank, 2, around)
+        products.train_context(2, around)
     return max(kinds["Total"] for kinds in tracker.get_tracker_snapshot("peak").values())
 
 
 def main() -> None:
     peaks = {}
     for style in sys.argv[1:]:
-        rank = 32 if style == "stage 1" else 0
-        with job(64, "phantom", rank):
-            is_product = style == "fsdp2 x cp" or style.startswith("stage")
-            peaks[style] = tracked_product(style, rank) if is_product else tracked_peak(style)
+        with job(64, "phantom"):
+            peaks[style] = tracked_context() if style == "fsdp2 x cp" else tracked_peak(style)
     print(json.dumps(peaks))
 
 
