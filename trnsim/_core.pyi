@@ -213,6 +213,10 @@ class Workload:
         """
     def find_steps(self) -> list[Step]:
         ...
+    def index_among_whole(self, step: Step) -> int:
+        """
+        The number of a step among the whole ones; -1 when it is none of them.
+        """
     def outside_step(self, step: Step) -> numpy.typing.NDArray[numpy.uint8]:
         ...
     def peers_in_step(self, step: Step) -> list[tuple[int, int]]:
@@ -289,6 +293,9 @@ class Workload:
         ...
     @unknown_reads.setter
     def unknown_reads(self, arg0: typing.SupportsInt | typing.SupportsIndex) -> None:
+        ...
+    @property
+    def whole_step_count(self) -> int:
         ...
     @property
     def world_size(self) -> int:

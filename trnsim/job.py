@@ -8,7 +8,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
-from trnsim.errors import LowerError, MachineError, TrnSimError, WorkloadError
+from trnsim.errors import CaptureError, LowerError, MachineError, TrnSimError, WorkloadError
 
 if TYPE_CHECKING:
     from trnsim import _core
@@ -37,6 +37,15 @@ class Job:
         from trnsim import _core
 
         _core.check_scenario(slow_chips, faults, self.machine, self.placement)
+
+    def check_ranks(self, formed: int) -> None:
+        """Raises CaptureError where the script formed a group of another size than the job's."""
+        if formed not in (1, self.placement.ranks):
+            raise CaptureError(
+                f"the script formed a group of {formed} ranks, and {self.placement.chips} chips "
+                f"hold {self.placement.ranks}: let it read WORLD_SIZE, or run it on as many chips "
+                "as it has ranks"
+            )
 
     def world(self, rank: int = 0) -> World:
         """The job as a script sees it that runs as `rank`. Imports torch."""

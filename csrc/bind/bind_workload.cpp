@@ -9,13 +9,13 @@
 #include <pybind11/numpy.h>
 #include <pybind11/stl.h>
 
-#include <set>
-
 #include "base/error.h"
 #include "base/hash.h"
 #include "bind/bind.h"
 #include "bind/workload_columns.h"
 #include "workload/compose.h"
+#include "workload/messages.h"
+#include "workload/whole_steps.h"
 #include "workload/workload.h"
 
 namespace py = pybind11;
@@ -73,18 +73,6 @@ void add_scalars(Workload& workload, size_t index,
   }
 }
 
-std::vector<std::pair<int32_t, int64_t>> peers_in_step(const Workload& workload, const Step& step) {
-  std::set<std::pair<int32_t, int64_t>> peers;
-  for (int64_t i = step.begin; i < step.end; ++i) {
-    const Record& record = workload.records[size_t(i)];
-    if (record.kind != RecordKind::call) continue;
-    const Call& call = workload.calls[size_t(record.payload)];
-    const bool is_message = call.kind == CallKind::send || call.kind == CallKind::recv;
-    if (is_message) peers.emplace(call.group, call.peer);
-  }
-  return {peers.begin(), peers.end()};
-}
-
 std::vector<int64_t> ranks_of_pattern(const std::string& text) {
   const RankPattern pattern = RankPattern::parse(text);
   std::vector<int64_t> ranks;
@@ -115,6 +103,9 @@ WorkloadPointer composed(const Workload& captured, const std::vector<SegmentTupl
 }
 
 void bind_parts(py::module_& module) {
+  module.def("workload_enum_names", workload_enum_names);
+  module.def("ranks_of_pattern", ranks_of_pattern, py::arg("pattern"));
+  module.def("pattern_of_ranks", pattern_of_ranks, py::arg("ranks"));
   py::class_<Step>(module, "Step", "One training step: records [begin, end) of a Workload.")
       .def_readonly("begin", &Step::begin)
       .def_readonly("end", &Step::end)
@@ -134,9 +125,6 @@ void bind_parts(py::module_& module) {
 
 void bind_workload(py::module_& module) {
   bind_parts(module);
-  module.def("workload_enum_names", workload_enum_names);
-  module.def("ranks_of_pattern", ranks_of_pattern, py::arg("pattern"));
-  module.def("pattern_of_ranks", pattern_of_ranks, py::arg("ranks"));
   module.def("compose", composed, py::arg("captured"), py::arg("segments"), py::arg("schedule"),
              py::call_guard<py::gil_scoped_release>(),
              "A step of more micro-batches: segments are (first record, first allocation event, "
@@ -169,6 +157,14 @@ void bind_workload(py::module_& module) {
           "choose_step",
           [](const Workload& w, int64_t asked) { return choose_step(find_steps(w), asked); },
           py::arg("asked") = -1, "The measured step, or whole step number `asked` from 0.")
+      .def_property_readonly("whole_step_count",
+                             [](const Workload& w) { return count_whole(find_steps(w)); })
+      .def(
+          "index_among_whole",
+          [](const Workload& w, const Step& step) {
+            return index_among_whole(find_steps(w), step);
+          },
+          py::arg("step"), "The number of a step among the whole ones; -1 when it is none of them.")
       .def("outside_step", outside, py::arg("step"))
       .def("replay_allocations", replay_allocations)
       .def_property_readonly("modules", [](const Workload& w) { return w.modules; })

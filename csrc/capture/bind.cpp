@@ -8,12 +8,13 @@
 #include "capture/aten/register.h"
 #include "capture/bind.h"
 #include "capture/distributed/bind_distributed.h"
+#include "capture/profiler/stubs.h"
 #include "capture/runtime/bind_runtime.h"
 
 PYBIND11_MODULE(_torch, module) {
   module.doc() = "The trn device: what PyTorch runs on it, and the record of it.";
   trnsim::capture::register_kernels();
-  module.def("serve_ops", &trnsim::capture::serve_ops, pybind11::arg("names"));
+  trnsim::capture::register_device_time();
   trnsim::capture::bind_capture(module);
   trnsim::capture::bind_ops(module);
   trnsim::capture::distributed::bind_distributed(module);

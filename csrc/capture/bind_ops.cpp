@@ -11,6 +11,7 @@
 
 #include "base/error.h"
 #include "capture/aten/kernel.h"
+#include "capture/aten/register.h"
 #include "capture/bind.h"
 #include "capture/recorder.h"
 #include "capture/runtime/block.h"
@@ -85,8 +86,8 @@ void bind_ops(py::module_& m) {
   m.def("record_op", &record, py::arg("op"), py::arg("inputs"), py::arg("outputs"),
         py::arg("scalars"), py::arg("mutated") = std::vector<at::Tensor>{},
         "Records one op of device tensors; `mutated` are inputs that it writes in place.");
-  m.def("serve_op", &serve_op, py::arg("name"), py::arg("overload"),
-        "Makes an op of another library one record; False when it has a kernel already.");
+  m.def("serve_op", &serve_op, py::arg("name"), py::arg("replace"),
+        "Makes an op of another library one record; False when it keeps a kernel of its own.");
   m.def("values_of", &values_of, py::arg("tensor"),
         "A CPU tensor that shares the values of a device tensor, which are known from now on.");
   m.def(

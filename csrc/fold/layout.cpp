@@ -6,6 +6,8 @@
 #include <map>
 #include <tuple>
 
+#include "workload/messages.h"
+
 namespace trnsim::fold {
 namespace {
 

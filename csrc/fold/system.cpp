@@ -5,11 +5,9 @@
 #include <algorithm>
 #include <unordered_map>
 
-namespace trnsim::fold {
+#include "workload/messages.h"
 
-bool is_message(workload::CallKind kind) {
-  return kind == workload::CallKind::send || kind == workload::CallKind::recv;
-}
+namespace trnsim::fold {
 
 int32_t communicator_of(const System& system, int32_t rank, int32_t call) {
   const Rank& at = system.ranks[size_t(rank)];

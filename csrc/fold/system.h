@@ -103,7 +103,6 @@ struct System {
 
 // The communicator on which `rank` makes the calls of template `call`.
 int32_t communicator_of(const System& system, int32_t rank, int32_t call);
-bool is_message(workload::CallKind kind);
 
 bool has_interference(const System& system);
 // Of a queue of this kind while its chip is slowed; full for what is no engine.

@@ -9,6 +9,7 @@
 #include <utility>
 
 #include "lower/builder.h"
+#include "workload/messages.h"
 
 namespace trnsim::lower {
 namespace {
@@ -325,7 +326,7 @@ class InSteps {
     for (const Task& task : from_.tasks) {
       if (task.kind != TaskKind::call) continue;
       const CallTemplate& call = from_.calls[size_t(task.call)];
-      const bool is_message = call.kind == CallKind::send || call.kind == CallKind::recv;
+      const bool is_message = workload::is_message(call.kind);
       if (is_message || from_.groups[size_t(call.group)].ranks.size() < 2) continue;
       ++calls;
       if (is_stepped(task)) {

@@ -11,6 +11,7 @@
 #include "lower/emit.h"
 #include "lower/plan.h"
 #include "lower/ring_steps.h"
+#include "lower/rules/families.h"
 
 namespace trnsim::lower {
 namespace {
@@ -152,35 +153,38 @@ void add_dtype_guesses(Program& program, const Plan& plan, const Target& target)
   }
 }
 
-void add_guesses(Program& program, const Plan& plan, const workload::Workload& workload,
-                 const Target& target, Level level) {
-  if (target.is_neuron()) {
-    if (target.cores > 1) {
-      program.guesses.push_back(
-          {"split of an op over cores",
-           "halve the largest of batch, rows, columns, " + std::to_string(target.cores) + " cores",
-           "how the compiler splits a rank's op over its cores is not published"});
-    }
+// Of Trainium's compiler and its library of collectives.
+void add_neuron_guesses(Program& program, const Target& target, Level level) {
+  if (target.cores > 1) {
     program.guesses.push_back(
-        level == Level::fused ? Guess{"fusion", "greedy inside a phase",
-                                      "the compiler's own fusion is not published; moves HBM bytes"}
-                              : Guess{"eager launches", "one executable an op",
-                                      "the cost of an eager op on Trainium is not published"});
+        {"split of an op over cores",
+         "halve the largest of batch, rows, columns, " + std::to_string(target.cores) + " cores",
+         "how the compiler splits a rank's op over its cores is not published"});
   }
-  if (target.is_tpu()) {
-    program.guesses.push_back(
-        {"fusion", "greedy inside a phase",
-         "XLA's own fusion differs in places: pointwise ops and ops on rows join one product"});
-  }
-  if (target.is_neuron() && !program.calls.empty() && target.ranks_per_chip == 1) {
+  program.guesses.push_back(
+      level == Level::fused ? Guess{"fusion", "greedy inside a phase",
+                                    "the compiler's own fusion is not published; moves HBM bytes"}
+                            : Guess{"eager launches", "one executable an op",
+                                    "the cost of an eager op on Trainium is not published"});
+  if (!program.calls.empty() && target.ranks_per_chip == 1) {
     const auto& core = target.core();
     program.guesses.push_back(
         {"collectives of chips",
          "as for " + std::to_string(core.cores / core.cores_per_logical) + " logical cores a chip",
          "the library counts logical cores as ranks; switch points between algorithms are fitted"});
   }
+}
+
+void add_guesses(Program& program, const Plan& plan, const workload::Workload& workload,
+                 const Target& target, Level level) {
+  if (target.is_neuron()) add_neuron_guesses(program, target, level);
+  if (target.is_tpu()) {
+    program.guesses.push_back(
+        {"fusion", "greedy inside a phase",
+         "XLA's own fusion differs in places: pointwise ops and ops on rows join one product"});
+  }
   add_dtype_guesses(program, plan, target);
-  std::set<std::string> unknown, given;
+  std::set<std::string> unknown, given, without_cycles;
   bool copies_host = false, is_uneven = false, shifts = false, fuses_regions = false;
   for (const Unit& unit : plan.units) {
     fuses_regions |= unit.fused && target.is_gpu();
@@ -196,7 +200,11 @@ void add_guesses(Program& program, const Plan& plan, const workload::Workload& w
       if (member.cost->rule_class == RuleClass::fallback) {
         unknown.insert(op);
       }
-      if (member.cost->rule == "given") given.insert(op);
+      if (member.cost->rule == "given") {
+        given.insert(op);
+        const auto& signature = workload.signature_of(workload.records[size_t(member.record)]);
+        if (!target.is_neuron() && rules::has_given_cycles(signature)) without_cycles.insert(op);
+      }
     }
   }
   if (shifts) {
@@ -223,6 +231,10 @@ void add_guesses(Program& program, const Plan& plan, const workload::Workload& w
   }
   for (const std::string& op : given) {
     program.guesses.push_back({"cost given by the script", op, "as trnsim.cost says"});
+  }
+  for (const std::string& op : without_cycles) {
+    program.guesses.push_back({"cycles given by the script", op,
+                               "they are of Trainium's engines: its FLOPs and bytes alone count"});
   }
   for (const std::string& op : unknown) {
     program.guesses.push_back({"op without a cost rule", op, "costed by its bytes"});

@@ -8,6 +8,8 @@
 
 #include "base/error.h"
 #include "project/gradient_flow.h"
+#include "workload/messages.h"
+#include "workload/whole_steps.h"
 
 namespace trnsim::project {
 namespace {
@@ -38,35 +40,21 @@ void check_one_job(const Workloads& workloads) {
             "give all Workloads of the run: trnsim.project(path) reads them");
 }
 
-// Among the whole steps of a Workload; -1 where it has none.
-int64_t index_of(const std::vector<workload::Step>& steps, const workload::Step& step) {
-  int64_t index = 0;
-  for (const workload::Step& each : steps) {
-    if (each.begin == step.begin) return each.whole ? index : -1;
-    index += each.whole;
-  }
-  return -1;
-}
-
-int64_t count_whole(const std::vector<workload::Step>& steps) {
-  return std::count_if(steps.begin(), steps.end(), [](const auto& step) { return step.whole; });
-}
-
 }  // namespace
 
 void choose_steps(Case& of, int64_t asked) {
   CaseRole& first = of.roles[0];
   const auto steps = workload::find_steps(*first.workload);
   first.step = workload::choose_step(steps, asked);
-  const int64_t index = index_of(steps, first.step);
+  const int64_t index = workload::index_among_whole(steps, first.step);
   for (size_t i = 1; i < of.roles.size(); ++i) {
     CaseRole& role = of.roles[i];
     const auto theirs = workload::find_steps(*role.workload);
-    const int64_t count = count_whole(theirs);
+    const int64_t count = workload::count_whole(theirs);
     TRN_CHECK(index < 0 ? count == 0 : count > index, workload,
               "rank " + std::to_string(role.workload->rank) + " ran " + std::to_string(count) +
                   " whole steps, rank " + std::to_string(first.workload->rank) + " ran " +
-                  std::to_string(count_whole(steps)),
+                  std::to_string(workload::count_whole(steps)),
               "let every rank run the same steps, or choose one that all ran with --step");
     role.step = workload::choose_step(theirs, index);
   }
@@ -117,14 +105,10 @@ std::vector<std::vector<size_t>> pipelines_of(const Case& of) {
   };
   const bool copies = of.roles.size() > 1 && are_copies(of);
   for (size_t i = 0; i < of.roles.size() && !copies; ++i) {
-    const workload::Workload& workload = *of.roles[i].workload;
-    for (int64_t r = of.roles[i].step.begin; r < of.roles[i].step.end; ++r) {
-      const workload::Record& record = workload.records[size_t(r)];
-      if (record.kind != workload::RecordKind::call) continue;
-      const workload::Call& call = workload.calls[size_t(record.payload)];
-      if (!fold::is_message(call.kind)) continue;
+    const CaseRole& role = of.roles[i];
+    for (const auto& [group, peer] : workload::peers_in_step(*role.workload, role.step)) {
       for (size_t j = 0; j < of.roles.size(); ++j) {
-        if (of.roles[j].ranks.index_of(call.peer) >= 0) root[find(j)] = find(i);
+        if (of.roles[j].ranks.index_of(peer) >= 0) root[find(j)] = find(i);
       }
     }
   }

@@ -9,6 +9,7 @@
 #include <unordered_map>
 
 #include "base/error.h"
+#include "workload/messages.h"
 
 namespace trnsim::project {
 namespace {
@@ -56,7 +57,7 @@ RoleIndex::RoleIndex(const lower::Program& program)
     queue.push_back(int32_t(i));
     if (task.kind != TaskKind::call) continue;
     const lower::CallTemplate& call = program.calls[size_t(task.call)];
-    sequence[i] = fold::is_message(call.kind)
+    sequence[i] = workload::is_message(call.kind)
                       ? counts[{call.group, int(call.kind), call.peer, call.tag}]++
                       : counts[{call.group, -1, -1, 0}]++;
   }
@@ -238,7 +239,7 @@ void Sweep::add_call(int64_t rank, int32_t task, std::vector<Wait>& waits) const
       found == start_of_call_.end() ? arrival : std::clamp(found->second, arrival, end);
   // A step of a collective waits as the collective would.
   Activity late = Activity::bubble;
-  if (!fold::is_message(call.asked_kind())) {
+  if (!workload::is_message(call.asked_kind())) {
     const fold::Rank& at = timeline_.system->ranks[size_t(rank)];
     const int32_t group = at.communicator_of_slot[size_t(call.asked_group())];
     const bool is_disturbed = group >= 0 && is_disturbed_[size_t(group)];

@@ -12,6 +12,7 @@
 #include "fold/job.h"
 #include "project/shares.h"
 #include "report/trace_writer.h"
+#include "workload/messages.h"
 
 namespace trnsim::report {
 namespace {
@@ -315,7 +316,7 @@ int64_t write_trace(const project::Run& run, const std::vector<int64_t>& ranks,
       std::any_of(run.roles.begin(), run.roles.end(), [](const fold::JobRole& role) {
         const auto& calls = role.program->calls;
         return std::any_of(calls.begin(), calls.end(),
-                           [](const auto& call) { return fold::is_message(call.kind); });
+                           [](const auto& call) { return workload::is_message(call.kind); });
       });
   if (has_messages) {
     const auto count = int64_t(run.cohorts.class_of_rank.size());

@@ -6,6 +6,8 @@
 #include <map>
 #include <tuple>
 
+#include "workload/messages.h"
+
 namespace trnsim::simulate {
 namespace {
 
@@ -18,7 +20,7 @@ std::string describe(const CallTemplate& call) {
 
 bool meets(const CallTemplate& a, const CallTemplate& b) {
   if (a.bytes != b.bytes) return false;
-  if (fold::is_message(a.kind)) return fold::is_message(b.kind);
+  if (workload::is_message(a.kind)) return workload::is_message(b.kind);
   return a.kind == b.kind && a.algorithm == b.algorithm && a.phases == b.phases;
 }
 
@@ -69,7 +71,7 @@ void CallTable::index_role(const lower::Program& program, Role& role) const {
     const lower::Task& at = program.tasks[task];
     if (at.kind != lower::TaskKind::call) continue;
     const CallTemplate& call = program.calls[size_t(at.call)];
-    const bool message = fold::is_message(call.kind);
+    const bool message = workload::is_message(call.kind);
     const auto key = message ? std::tuple(call.group, int(call.kind), call.peer, call.tag)
                              : std::tuple(call.group, -1, -1, 0);
     const auto [found, added] = chains.emplace(key, int32_t(role.chains.size()));
@@ -93,7 +95,7 @@ int32_t CallTable::find_chain(int32_t communicator, size_t member) const {
     const lower::Program& program = *system_.roles[size_t(ranks_[size_t(rank)].role)];
     const workload::CallKind kind = program.calls[size_t(example)].kind;
     const bool is_other_end =
-        fold::is_message(kind) && (kind == workload::CallKind::send) != (member == 0);
+        workload::is_message(kind) && (kind == workload::CallKind::send) != (member == 0);
     if (!is_other_end) return int32_t(chain);
   }
   return -1;

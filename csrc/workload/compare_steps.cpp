@@ -4,6 +4,7 @@
 #include <set>
 
 #include "base/error.h"
+#include "workload/messages.h"
 #include "workload/workload.h"
 
 namespace trnsim::workload {
@@ -95,8 +96,7 @@ class Part {
     known = int32_t(part_.calls.size());
     Call call = whole_.calls[size_t(index)];
     const RankPattern& ranks = whole_.groups[size_t(call.group)].ranks;
-    const bool is_message = call.kind == CallKind::send || call.kind == CallKind::recv;
-    if (is_message) {
+    if (is_message(call.kind)) {
       call.peer = places_on(ranks, whole_.rank, call.peer);
     } else if (call.peer >= 0) {
       call.peer = int32_t(ranks.index_of(call.peer));

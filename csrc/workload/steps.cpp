@@ -8,6 +8,8 @@
 #include <set>
 
 #include "base/error.h"
+#include "workload/messages.h"
+#include "workload/whole_steps.h"
 #include "workload/workload.h"
 
 namespace trnsim::workload {
@@ -16,15 +18,13 @@ namespace {
 bool is_marker(const Record& record, MarkerKind kind) {
   return record.kind == RecordKind::marker && record.payload == int32_t(kind);
 }
+bool is_setup(const Record& record, int64_t value) {
+  return is_marker(record, MarkerKind::setup) && record.value == value;
+}
 // The first op of a forward pass that autograd will walk back: where a loop without modules begins.
 bool is_differentiable_forward(const Record& record) {
   return record.kind == RecordKind::op && record.phase == Phase::forward && !record.no_grad &&
          record.sequence_nr >= 0;
-}
-bool is_message(const Workload& workload, const Record& record) {
-  if (record.kind != RecordKind::call) return false;
-  const CallKind kind = workload.calls[size_t(record.payload)].kind;
-  return kind == CallKind::send || kind == CallKind::recv;
 }
 
 bool is_gradient_work(const Record& record) {
@@ -116,6 +116,7 @@ std::vector<Step> find_steps(const Workload& workload) {
   for (int64_t i = 0; i < int64_t(records.size()); ++i) {
     const Record& record = records[size_t(i)];
     const bool forward_begins = is_marker(record, MarkerKind::forward_begin) ||
+                                is_setup(record, kInferenceBegins) ||
                                 is_differentiable_forward(record) || is_message(workload, record);
     if (forward_begins && stepped && !by_hand) {
       close(i, true);
@@ -127,7 +128,7 @@ std::vector<Step> find_steps(const Workload& workload) {
       step.creates_state |= known.insert(record.value).second;
     }
     if (is_marker(record, MarkerKind::optimizer_skipped)) stepped = true;
-    step.sets_up |= is_marker(record, MarkerKind::setup);
+    step.sets_up |= is_setup(record, kSetupOfBuckets);
     if (is_marker(record, MarkerKind::step)) {
       close(i + 1, true);
       stepped = false;
@@ -160,10 +161,10 @@ Step choose_step(const std::vector<Step>& steps, int64_t asked) {
 
 std::vector<uint8_t> outside_step(const Workload& workload, const Step& step) {
   std::vector<uint8_t> outside(size_t(step.end - step.begin), 0);
-  if (!step.whole) return outside;
   enum { idle, training, gradients } state = idle;
   std::optional<Pieces> after;  // the optimizer, of this step or the one before
-  if (step.begin > 0) after.emplace(workload, step.begin - 1);
+  if (step.whole && step.begin > 0) after.emplace(workload, step.begin - 1);
+  bool infers = false;
   const auto take_updates = [&] {
     if (!after) return;
     for (const int64_t i : after->updates()) outside[size_t(i - step.begin)] = 0;
@@ -171,6 +172,13 @@ std::vector<uint8_t> outside_step(const Workload& workload, const Step& step) {
   };
   for (int64_t i = step.begin; i < step.end; ++i) {
     const Record& record = workload.records[size_t(i)];
+    infers |= is_setup(record, kInferenceBegins);
+    if (infers) {
+      outside[size_t(i - step.begin)] = 1;
+      infers = !is_setup(record, kInferenceEnds);
+      continue;
+    }
+    if (!step.whole) continue;
     if (is_marker(record, MarkerKind::forward_begin)) state = training;
     if (is_marker(record, MarkerKind::optimizer_begin)) state = gradients;
     if (is_marker(record, MarkerKind::optimizer_end)) state = idle;

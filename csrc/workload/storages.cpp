@@ -77,8 +77,10 @@ void classify_storages(Workload& workload) {
     if (!life.used) continue;
     const bool forward = life.made_in == Phase::forward || life.made_in == Phase::recomputation;
     const bool kept = storage.died < 0;
-    if (life.written_in_backward &&
-        (life.read_by_optimizer || (kept && optimizer_ends.empty() && !forward)))
+    // A pipeline's schedule reduces FSDP's gradients itself, behind the last backward pass.
+    const bool reduced = life.sent && life.made_in != Phase::optimizer;
+    if ((life.read_by_optimizer && (life.written_in_backward || reduced)) ||
+        (life.written_in_backward && kept && optimizer_ends.empty() && !forward))
       storage.kind = StorageKind::gradient;
     else if (life.made_in == Phase::optimizer && (kept || lives_into(storage, optimizer_ends)))
       storage.kind = StorageKind::optimizer_state;

@@ -5,6 +5,7 @@
 #include <algorithm>
 
 #include "base/error.h"
+#include "workload/messages.h"
 
 namespace trnsim::workload {
 namespace {
@@ -70,9 +71,7 @@ void check_workload(const Workload& workload) {
     check_index(workload.calls[i].group, workload.groups.size(), 0, where, "group");
     check_code(workload.calls[i].kind, CallKind::barrier, where, "kind");
     check_code(workload.calls[i].dtype, DType::other, where, "dtype");
-    const bool is_message =
-        workload.calls[i].kind == CallKind::send || workload.calls[i].kind == CallKind::recv;
-    TRN_CHECK(workload.calls[i].batch < 0 || is_message, workload,
+    TRN_CHECK(workload.calls[i].batch < 0 || is_message(workload.calls[i].kind), workload,
               where + " is of a batch, and no message");
   }
   const size_t boundaries = workload.records.size() + 1;

@@ -117,3 +117,47 @@ def test_gradients_of_unknown_value_count_as_finite(mode: str) -> None:
         scaler.step(optimizer)
         scaler.update()
     assert stepped == [True, True]
+
+
+def test_torch_asks_and_sets_autocast_of_the_device() -> None:
+    assert not torch.is_autocast_enabled("trn")
+    with torch.autocast("trn", dtype=torch.float16):
+        assert torch.is_autocast_enabled("trn")
+        assert torch.get_autocast_dtype("trn") == torch.float16
+        assert not torch.is_autocast_enabled("cpu")
+    assert torch.get_autocast_dtype("trn") == torch.bfloat16
+
+
+def test_own_autograd_functions_cast_by_the_device_s_rules(mode: str) -> None:
+    class Product(torch.autograd.Function):
+        @staticmethod
+        @torch.amp.custom_fwd(device_type="trn", cast_inputs=torch.float16)
+        def forward(ctx, x, weight):
+            ctx.save_for_backward(x, weight)
+            assert not torch.is_autocast_enabled("trn")
+            return x @ weight
+
+        @staticmethod
+        @torch.amp.custom_bwd(device_type="trn")
+        def backward(ctx, grad):
+            x, weight = ctx.saved_tensors
+            return grad @ weight.T, x.T @ grad
+
+    x, weight = (torch.ones(8, 8, device="trn", requires_grad=True) for _ in range(2))
+    with torch.autocast("trn"):
+        product = Product.apply(x, weight)
+    assert product.dtype == torch.float16
+    product.sum().backward()
+    assert x.grad.dtype == torch.float32
+
+
+def test_a_weight_is_cast_once_inside(mode: str) -> None:
+    weight = torch.ones(8, 8, device="trn", requires_grad=True)
+    x = torch.ones(8, 8, device="trn", dtype=torch.bfloat16)
+    with torch.autocast("trn"):
+        before = trn.memory_allocated()
+        first = x @ weight
+        one = trn.memory_allocated() - before
+        second = x @ weight
+        assert trn.memory_allocated() - before - one < one  # no second copy of the weight
+    assert first.dtype == second.dtype == torch.bfloat16

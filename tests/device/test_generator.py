@@ -151,3 +151,24 @@ def test_checkpointing_repeats_dropout() -> None:
     checkpoint(dropped, x, use_reentrant=False).sum().backward()
     # The gradient is the mask of the second run, and what was kept is that of the first.
     assert torch.equal(x.grad.cpu(), kept[0])
+
+
+def test_states_of_all_devices_are_kept_and_restored() -> None:
+    trn._C.set_device_count(2)
+    states = trn.get_rng_state_all()
+    assert len(states) == 2
+    first = [torch.rand(3, device=f"trn:{index}").cpu() for index in range(2)]
+    trn.set_rng_state_all(states)
+    again = [torch.rand(3, device=f"trn:{index}").cpu() for index in range(2)]
+    assert all(map(torch.equal, first, again))
+
+
+def test_seed_all_seeds_anew_and_manual_seed_all_by_number() -> None:
+    trn._C.set_device_count(2)
+    trn.manual_seed_all(42)
+    assert trn.initial_seed() == 42
+    trn.seed_all()
+    other = trn.initial_seed()
+    trn.seed_all()
+    assert trn.initial_seed() != other
+    assert torch.Generator(device="trn:1").device == torch.device("trn", 1)

@@ -142,3 +142,62 @@ def test_a_snapshot_has_what_torch_s_viewer_reads(tmp_path: Path) -> None:
     assert any(frame["filename"] == __file__ for frame in live[0]["frames"])
     assert _memory_viz.segsum(snapshot)
     assert "html" in _memory_viz.trace_plot(snapshot)
+
+
+def test_ops_in_place_and_views_take_no_memory(mode: str) -> None:
+    x = torch.ones(1000, device="trn")
+    address, before = x.data_ptr(), trn.memory_allocated()
+    x.add_(1).mul_(2)
+    views = [x.view(10, 100), x[100:200], x.reshape(20, 50), x.view_as(x), x.detach()]
+    assert x.data_ptr() == address == views[0].data_ptr()
+    assert views[1].data_ptr() == address + 400
+    assert trn.memory_allocated() == before
+
+
+def test_a_tensor_grows_in_a_new_storage_and_shrinks_in_its_own(mode: str) -> None:
+    before = trn.memory_allocated()
+    x = torch.empty(1024, device="trn")
+    x.resize_(512)
+    assert x.shape == (512,) and trn.memory_allocated() - before == 4096
+    x.resize_(4096)
+    assert x.shape == (4096,) and trn.memory_allocated() - before == 16384
+
+
+def test_memory_formats_are_laid_out_as_asked(mode: str) -> None:
+    x = torch.empty(2, 3, 4, 4, device="trn", memory_format=torch.channels_last)
+    assert x.stride() == (48, 1, 12, 3)
+    assert (x + 1).is_contiguous(memory_format=torch.channels_last)
+    assert torch.empty(2, 3, 4, 4, device="trn").is_contiguous()
+
+
+def test_data_can_be_set_from_one_device_to_the_other() -> None:
+    on_cpu, on_trn = torch.ones(4), torch.full((4,), 2.0, device="trn")
+    changed = torch.zeros(4)
+    changed.data = on_trn
+    assert changed.is_trn and changed.data_ptr() == on_trn.data_ptr()
+    changed.data = on_cpu
+    assert changed.is_cpu and changed.data_ptr() == on_cpu.data_ptr()
+
+
+@pytest.mark.parametrize("what", ["copies", "views", "in place", "gradients"])
+def test_nothing_stays_allocated_after_a_loop(mode: str, what: str) -> None:
+    before = trn.memory_allocated()
+    for _ in range(100):
+        x = torch.randn(1000, device="trn", requires_grad=what == "gradients")
+        if what == "copies":
+            x.cpu().to("trn").clone()
+        elif what == "views":
+            x.view(10, 100)[2:4].reshape(-1)
+        elif what == "in place":
+            x.add_(1).div_(2)
+        else:
+            (x * 2).sum().backward()
+    del x
+    assert trn.memory_allocated() == before
+
+
+def test_tensors_of_several_devices_never_share_an_address(mode: str) -> None:
+    trn._C.set_device_count(2)
+    tensors = [torch.empty(1000, device=f"trn:{index % 2}") for index in range(20)]
+    assert len({tensor.data_ptr() for tensor in tensors}) == 20
+    assert trn.memory_allocated(0) == trn.memory_allocated(1) >= 10 * 4096

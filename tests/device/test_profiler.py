@@ -4,6 +4,9 @@
 
 from __future__ import annotations
 
+import json
+from pathlib import Path
+
 import pytest
 import torch
 from torch.profiler import ProfilerActivity, profile
@@ -92,3 +95,57 @@ def _newest() -> int:
         if kinds[kind] == "event_record"
     ]
     return marks[-1]
+
+
+def test_named_ranges_hold_the_time_of_the_ops_in_them() -> None:
+    with profile() as profiled, torch.profiler.record_function("outer"):
+        with torch.profiler.record_function("first"):
+            work(2)
+        with torch.profiler.record_function("second"):
+            work(4)
+    total = {each.key: each.device_time_total for each in profiled.key_averages()}
+    assert total["outer"] == pytest.approx(total["first"] + total["second"], rel=0.05)
+    assert total["second"] > 1.5 * total["first"] > 0
+
+
+def test_shapes_backward_and_a_trace_are_there(tmp_path: Path) -> None:
+    weight = torch.empty(512, 256, device="trn", requires_grad=True)
+    with profile(record_shapes=True) as profiled:
+        (torch.empty(64, 512, device="trn") @ weight).sum().backward()
+    by_shape = profiled.key_averages(group_by_input_shape=True)
+    assert any(each.key == "aten::mm" and [64, 512] in each.input_shapes for each in by_shape)
+    assert any("Backward" in each.key for each in by_shape)
+    file = tmp_path / "trace.json"
+    profiled.export_chrome_trace(str(file))
+    names = [event.get("name") for event in json.loads(file.read_text())["traceEvents"]]
+    assert "aten::mm" in names
+
+
+def test_work_on_other_streams_has_its_time() -> None:
+    side = torch.Stream(device="trn")
+    with profile() as profiled, side:
+        work(2)
+    side.synchronize()
+    assert device_us(profiled.key_averages(), "aten::mm") > 206
+
+
+def test_an_exception_and_an_empty_range_leave_the_profiler_usable() -> None:
+    with pytest.raises(ValueError), profile() as profiled:
+        work(1)
+        raise ValueError
+    assert device_us(profiled.key_averages(), "aten::mm") > 0
+    with profile() as profiled:
+        pass
+    assert profiled.key_averages().self_cpu_time_total >= 0
+
+
+def test_a_schedule_hands_out_its_active_steps() -> None:
+    seen = []
+    with profile(
+        schedule=torch.profiler.schedule(wait=1, warmup=1, active=2, repeat=1),
+        on_trace_ready=lambda done: seen.append(device_us(done.key_averages(), "aten::mm")),
+    ) as profiled:
+        for _ in range(5):
+            work(1)
+            profiled.step()
+    assert len(seen) == 1 and seen[0] > 2 * 150

@@ -127,3 +127,28 @@ def test_a_large_checkpoint_of_unknown_values_loads_back_by_shape() -> None:
     assert back.dtype == x.dtype
     assert back.device == x.device
     del x, back
+
+
+def test_storages_say_where_they_are_and_go_there() -> None:
+    trn._C.set_device_count(2)
+    location = torch.serialization.location_tag
+    assert location(torch.UntypedStorage(4, device="trn")) == "trn:0"
+    assert location(torch.UntypedStorage(4, device="trn:1")) == "trn:1"
+    restored = torch.serialization.default_restore_location(torch.ones(4).storage(), "trn:1")
+    assert restored.is_trn and restored.device.index == 1
+
+
+def test_a_tensor_goes_to_another_device_of_its_kind(mode: str) -> None:
+    trn._C.set_device_count(2)
+    back = torch.load(saved(torch.arange(6.0, device="trn:0")), map_location="trn:1")
+    assert back.device == torch.device("trn", 1)
+    assert torch.equal(back.cpu(), torch.arange(6.0))
+
+
+def test_a_fake_tensor_has_the_device() -> None:
+    from torch._subclasses.fake_tensor import FakeTensorMode
+
+    with FakeTensorMode() as fake:
+        tensor = fake.from_tensor(torch.empty(3, 3, device="trn"))
+        assert tensor.device == torch.device("trn", 0)
+        assert (tensor @ tensor).device.type == "trn"

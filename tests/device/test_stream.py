@@ -135,3 +135,32 @@ def test_backward_runs_on_the_streams_of_the_forward(mode: str, kinds: Kinds) ->
         y.backward()
     ops = [stream for kind, stream in kinds() if kind == "op"]
     assert side.stream_id in ops
+
+
+def test_a_stream_is_made_again_from_its_parts_and_says_what_it_is() -> None:
+    trn._C.set_device_count(2)
+    stream = torch.Stream(device="trn:1")
+    again = torch.Stream(
+        stream_id=stream.stream_id,
+        device_index=stream.device_index,
+        device_type=stream.device_type,
+    )
+    assert again == stream and torch.Stream(1).device == torch.device("trn", 1)
+    assert "device_type=trn, device_index=1" in repr(stream)
+
+
+def test_streams_of_two_devices_wait_for_each_other(kinds: Kinds) -> None:
+    trn._C.set_device_count(2)
+    first, second = torch.Stream(device="trn:0"), torch.Stream(device="trn:1")
+    trn._C.start_recording()
+    second.wait_stream(first)
+    first.wait_event(second.record_event())
+    assert [kind for kind, _ in kinds()] == ["event_record", "event_wait"] * 2
+
+
+def test_setting_a_stream_of_another_device_sets_the_device() -> None:
+    trn._C.set_device_count(2)
+    stream = torch.Stream(device="trn:1")
+    torch.accelerator.set_stream(stream)
+    assert torch.accelerator.current_stream() == stream
+    assert torch.accelerator.current_device_index() == 1

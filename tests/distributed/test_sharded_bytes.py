@@ -11,13 +11,13 @@ import command
 import parallel
 import pytest
 import torch
-from jobs import calls_of, job, records_of
+from held import alive, groups_of, last_step, markers, messages
+from jobs import job, records_of
 from parallel import LAYERS, LENGTH, OF_ALL, OF_LAYER, OF_NORMS, OF_ROOT, WIDTH, WORDS
 from torch import nn
 from torch.nn.parallel import DistributedDataParallel
 
 import trnsim
-from trnsim import _core
 
 RANKS = 64
 # Elements of parameters that a rank holds, of which 1/64 (1/8) is all but the norms, which tensor
@@ -47,44 +47,6 @@ def captured(style: str, steps: int = 3):
 @pytest.fixture(scope="module")
 def workloads():
     return {style: captured(style) for style in HELD}
-
-
-def alive(workload, at: int) -> dict[str, int]:
-    """Bytes by kind of the storages that are alive at a record."""
-    workload.classify_storages()
-    storages = workload.to_columns()["storages"]
-    names = _core.workload_enum_names()["storages.kind"]
-    found = dict.fromkeys(names, 0)
-    for size, born, died, kind in zip(
-        *(storages[name].tolist() for name in ("bytes", "born", "died", "kind")), strict=True
-    ):
-        if born <= at and (died < 0 or died > at):
-            found[names[kind]] += size
-    return found
-
-
-def markers(workload, word: str) -> list[int]:
-    return [i for i, line in enumerate(workload.print_records(0, len(workload))) if word in line]
-
-
-def last_step(workload) -> tuple[int, int]:
-    return markers(workload, "forward_begin")[-1], len(workload)
-
-
-def messages(workload, phases=("forward", "backward")) -> dict[str, list[int]]:
-    """Bytes of the calls of the last step, by group and kind."""
-    begin, end = last_step(workload)
-    lines = records_of(workload)
-    index = {id(line): i for i, line in enumerate(lines)}
-    found: dict[str, list[int]] = {}
-    calls = iter(call for _, call in calls_of(workload))
-    for line in lines:
-        if line["kind"] != "call":
-            continue
-        call = next(calls)
-        if begin <= index[id(line)] < end and line["phase"] in phases:
-            found.setdefault(f"{call['kind']} {call['group']}", []).append(call["bytes"])
-    return found
 
 
 @pytest.mark.parametrize("style", HELD)
@@ -140,14 +102,6 @@ def test_hybrid_sharding_adds_the_reduction_between_copies(workloads):
     assert sum(found[f"reduce_scatter {shard}"]) == 4 * OF_ALL
     assert sum(found[f"all_reduce {replicate}"]) == 4 * OF_ALL // 8
     assert len(found) == 3
-
-
-def groups_of(workload) -> list[dict]:
-    table = workload.to_columns()["groups"]
-    return [
-        {"name": name, "ranks": ranks}
-        for name, ranks in zip(table["name"], table["ranks"], strict=True)
-    ]
 
 
 def test_groups_are_strides_not_lists(workloads):

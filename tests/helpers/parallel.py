@@ -98,9 +98,10 @@ def share_matrices(model: Transformer, mesh, sequence: bool) -> None:
         whole = PrepareModuleInput(input_layouts=Shard(1), desired_input_layouts=Replicate())
         in_layer |= {"norm1": SequenceParallel(), "norm2": SequenceParallel()}
         in_layer |= {"attention": whole, "feed_forward": whole}
-    for index in range(LAYERS):
+    for index in range(len(model.layers)):
         plan |= {f"layers.{index}.{name}": style for name, style in in_layer.items()}
-    parallelize_module(model, mesh, plan)
+    there = dict(model.named_modules())
+    parallelize_module(model, mesh, {name: plan[name] for name in plan if name in there})
 
 
 def divide(model: Transformer, mesh, **options) -> nn.Module:

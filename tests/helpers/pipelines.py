@@ -61,6 +61,44 @@ class Work(nn.Module):
         return x
 
 
+class Exponential(torch.autograd.Function):
+    """One op, whose backward takes two, all of one length in any layout."""
+
+    @staticmethod
+    def forward(ctx, x, scale):
+        ctx.save_for_backward(x)
+        return x.exp()
+
+    @staticmethod
+    def backward(ctx, grad):
+        (x,) = ctx.saved_tensors
+        x.exp()
+        return grad.exp(), None
+
+
+class Pointwise(nn.Module):
+    """`layers` ops that take as long wherever their inputs come from, which on Trainium products
+    do not: those turn what lies the other way round."""
+
+    def __init__(self, layers: int, width: int) -> None:
+        super().__init__()
+        self.scale = nn.Parameter(torch.ones(1, device="trn"))
+        self.layers = layers
+
+    def forward(self, x):
+        for _ in range(self.layers):
+            x = Exponential.apply(x, self.scale)
+        return x
+
+
+class Layers(nn.Sequential):
+    """Layers whose backward by weights can be put off."""
+
+    def __init__(self, layers: int, width: int) -> None:
+        linear = lambda: nn.Linear(width, width, bias=False, device="trn")
+        super().__init__(*(linear() for _ in range(layers)))
+
+
 def run_pipeline(
     rank: int,
     ranks: int,

@@ -4,16 +4,20 @@
 
     python tracked.py STYLE...
 
-prints one JSON object: bytes by style. A process of its own, since the tracker's hooks keep the
+prints one JSON object: bytes by style, which is one of parallel.py's or "fsdp2 x cp" of products.py
+(the tracker refuses modules that run more than once before a backward pass, as a pipeline's do). A
+process of its own, since the tracker's hooks keep the
 model alive.
 """
 
 from __future__ import annotations
 
+import contextlib
 import json
 import sys
 
 import parallel
+import products
 import torch
 from jobs import job
 from torch.distributed._tools.fsdp2_mem_tracker import FSDPMemTracker
@@ -41,11 +45,24 @@ def tracked_peak(style: str) -> int:
     return max(kinds["Total"] for kinds in tracker.get_tracker_snapshot("peak").values())
 
 
+def tracked_context() -> int:
+    """The same of context parallelism."""
+    tracker = MemTracker()
+    with contextlib.ExitStack() as stack:
+
+        def around(model: torch.nn.Module, optimizer: torch.optim.Optimizer) -> MemTracker:
+            tracker.track_external(model, optimizer)
+            return stack.enter_context(tracker)
+
+        products.train_context(2, around)
+    return max(kinds["Total"] for kinds in tracker.get_tracker_snapshot("peak").values())
+
+
 def main() -> None:
     peaks = {}
     for style in sys.argv[1:]:
         with job(64, "phantom"):
-            peaks[style] = tracked_peak(style)
+            peaks[style] = tracked_context() if style == "fsdp2 x cp" else tracked_peak(style)
     print(json.dumps(peaks))
 
 

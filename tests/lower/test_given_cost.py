@@ -15,7 +15,7 @@ import trnsim.device
 from trnsim import _core
 from trnsim.capture.script import start_capture, stop_capture
 from trnsim.capture.world import World
-from trnsim.errors import CaptureError
+from trnsim.errors import CaptureError, LowerError
 from trnsim.job import make_job
 
 library = torch.library.Library("costs", "FRAGMENT")
@@ -105,6 +105,26 @@ def test_the_cost_is_what_the_function_says(given):
     assert (op["read_bytes"], op["write_bytes"]) == (0, 1 << 20)
     assert op["bound_ps"] == pytest.approx(4_000_000 / 0.96e9 * 1e12, rel=1e-6)
     assert any(guess["value"] == "costs::mix" for guess in program.guesses)
+
+
+def test_cycles_alone_are_refused_where_there_are_no_such_engines(given):
+    given(vector_cycles=4_000_000)
+    with pytest.raises(LowerError, match="'costs::mix' is in cycles of Trainium's engines alone"):
+        lowered(run(use_mix), "h100")
+
+
+def test_cycles_beside_flops_are_left_out_on_a_gpu_and_that_is_said(given):
+    given(vector_cycles=4_000_000, flops=10**12, dtype="bfloat16")
+    program = lowered(run(use_mix), "h100")
+    (guess,) = [each for each in program.guesses if each["name"] == "cycles given by the script"]
+    assert guess["value"] == "costs::mix" and "FLOPs and bytes alone" in guess["effect"]
+    given(flops=10**12, dtype="bfloat16")
+    plain = lowered(run(use_mix), "h100")
+    assert not any("cycles" in each["name"] for each in plain.guesses)
+    times = [
+        op["bound_ps"] for each in (program, plain) for op in each.ops if op["rule"] == "given"
+    ]
+    assert times[0] == times[1] > 0
 
 
 def test_flops_take_the_time_of_the_peak_on_each_machine(given):

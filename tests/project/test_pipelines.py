@@ -9,7 +9,7 @@ forward and backward of a rank: the bubble is (p - 1) / (v m) of the rest.
 import pytest
 import torch
 import torch.distributed as dist
-from pipelines import capture, run_pipeline
+from pipelines import Layers, Pointwise, capture, run_pipeline
 from torch.distributed.pipelining import (
     Schedule1F1B,
     ScheduleGPipe,
@@ -22,14 +22,28 @@ import trnsim
 from trnsim.errors import SimulateError
 
 # On which transfers, launches and ops of a few bytes cost nothing.
-FREE = [
+FREE_H100 = [
     "chip.gpu.kernel_latency=0us", "chip.gpu.host_launch_latency=0us",
     "collectives.base_latency=0us", "collectives.ring_step_latency=0us",
     "scale_up.hop_latency=0us", "scale_up.port_bandwidth=1e6GB/s",
 ]  # fmt: skip
-# What is left: 10 to 16 MiB at 1e15 B/s a message, and the loss's gradient, a fill of 4 bytes.
-CLOSE = 1e-4
-LARGE = {"width": 2048, "rows": 2048}
+# Here loads run ahead of what they are for while the engines wait, so they cost nothing, too.
+FREE_TRN2 = [
+    *(f"chip.neuroncore.{name}_latency=0us" for name in ("launch", "fill", "drain", "dge")),
+    *(f"collectives.{name}_step_latency=0us" for name in ("mesh", "rdh", "kanga", "ring")),
+    "scale_up.hop_latency=0us", "scale_up.bandwidth_x=8e6GB/s", "scale_up.bandwidth_y=8e6GB/s",
+    "chip.neuroncore.dma_descriptor_latency=0us", "chip.neuroncore.dma_engine_bandwidth=1e6GB/s",
+    "chip.neuroncore.dma_engine_peak=1e6GB/s", "chip.hbm.bandwidth=8000TB/s",
+]  # fmt: skip
+FREE = {"h100": FREE_H100, "trn2": FREE_TRN2}
+# What is left: 10 to 64 MiB at 1e15 to 8e15 B/s a message, and the loss's gradient, a fill of 4
+# bytes; on trn2 of steps of a third of a millisecond.
+CLOSE = {"h100": 1e-4, "trn2": 1e-3}
+LARGE = {
+    "h100": {"width": 2048, "rows": 2048},
+    "trn2": {"width": 4096, "rows": 4096, "module": Pointwise},
+}
+MACHINES = pytest.mark.parametrize("machine", ["h100", "trn2"])
 
 
 def project(workloads, machine="h100", **options):
@@ -70,50 +84,77 @@ def bubble_of_the_rest(projection):
     return bubble / (projection.figures.step_ps - bubble)
 
 
+@MACHINES
 @pytest.mark.parametrize("kind", [ScheduleGPipe, Schedule1F1B])
 @pytest.mark.parametrize(("p", "m"), [(2, 4), (4, 4), (4, 8)])
-def test_the_bubble_of_equal_stages_is_p_minus_1_of_m(kind, p, m):
-    projection = project(pipeline(p, single(kind), m, **LARGE), overrides=FREE)
-    assert bubble_of_the_rest(projection) == pytest.approx((p - 1) / m, rel=CLOSE)
-    assert projection.breakdown_ps["exposed_communication"] < CLOSE * projection.figures.step_ps
+def test_the_bubble_of_equal_stages_is_p_minus_1_of_m(machine, kind, p, m):
+    workloads = pipeline(p, single(kind), m, **LARGE[machine])
+    projection = project(workloads, machine, overrides=FREE[machine])
+    close = CLOSE[machine]
+    assert bubble_of_the_rest(projection) == pytest.approx((p - 1) / m, rel=close)
+    assert projection.breakdown_ps["exposed_communication"] < close * projection.figures.step_ps
     assert sum(projection.breakdown_ps.values()) == projection.figures.step_ps
 
 
+@MACHINES
 @pytest.mark.parametrize(("v", "p", "m"), [(2, 2, 4), (2, 4, 8), (3, 2, 4)])
-def test_v_chunks_a_rank_divide_the_bubble(v, p, m):
-    workloads = pipeline(p, multi(ScheduleInterleaved1F1B), m, **looped(v), **LARGE)
-    projection = project(workloads, overrides=FREE)
-    assert bubble_of_the_rest(projection) == pytest.approx((p - 1) / (v * m), rel=CLOSE)
+def test_v_chunks_a_rank_divide_the_bubble(machine, v, p, m):
+    schedule = multi(ScheduleInterleaved1F1B)
+    workloads = pipeline(p, schedule, m, **looped(v), **LARGE[machine])
+    projection = project(workloads, machine, overrides=FREE[machine])
+    assert bubble_of_the_rest(projection) == pytest.approx((p - 1) / (v * m), rel=CLOSE[machine])
 
 
-@pytest.mark.parametrize(
+ZERO_BUBBLE = pytest.mark.parametrize(
     ("kind", "places"),
     [(ScheduleInterleavedZeroBubble, looped(2)), (ScheduleZBVZeroBubble, V_SHAPED)],
 )
-def test_schedules_that_put_off_weights_have_a_smaller_bubble(kind, places):
-    class Layers(torch.nn.Sequential):
-        def __init__(self, layers, width):
-            linear = lambda: torch.nn.Linear(width, width, bias=False, device="trn")
-            super().__init__(*(linear() for _ in range(layers)))
 
-    options = {"module": Layers, "layers": lambda stage: 2, **LARGE}
+
+@ZERO_BUBBLE
+@pytest.mark.parametrize(("p", "m"), [(2, 4), (4, 8)])
+def test_where_weights_wait_only_the_first_forward_of_each_stage_is_waited_for(kind, places, p, m):
+    # Forward, backward by inputs and backward by weights are a product each, and adding gradients
+    # up costs nothing: a rank has 3 x 2 x m of them, and the last begins p - 1 later. Stage 0 makes
+    # no gradient of its inputs: m products less, on one rank of p.
+    workloads = pipeline(p, multi(kind), m, **places, module=Layers, **LARGE["h100"])
+    free = [*FREE["h100"], "chip.hbm.bandwidth=1e6TB/s"]
+    projection = project(workloads, overrides=free)
+    step, work = 6 * m + p - 1, 6 * m - m / p
+    assert bubble_of_the_rest(projection) == pytest.approx((step - work) / work, rel=CLOSE["h100"])
+
+
+@ZERO_BUBBLE
+@MACHINES
+def test_schedules_that_put_off_weights_have_a_smaller_bubble(machine, kind, places):
+    options = {"module": Layers, "layers": lambda stage: 2, **LARGE["h100"]}
     usual = pipeline(4, multi(ScheduleInterleaved1F1B), 8, **looped(2), **options)
     better = pipeline(4, multi(kind), 8, **places, **options)
-    of_usual, of_better = (project(each, overrides=FREE) for each in (usual, better))
+    of_usual, of_better = (
+        project(each, machine, overrides=FREE[machine]) for each in (usual, better)
+    )
     assert 0 < bubble_of_the_rest(of_better) < bubble_of_the_rest(of_usual)
     assert of_better.figures.step_ps < of_usual.figures.step_ps
 
 
-def test_a_heavy_stage_sets_the_pace_and_the_verdict_on_memory():
+def of_stages(machine, micro_batches, layers):
+    """Figures of four stages with so many layers each."""
+    schedule = single(ScheduleGPipe)
+    workloads = pipeline(4, schedule, micro_batches, layers=layers, **LARGE[machine])
+    return project(workloads, machine, overrides=FREE[machine]).figures
+
+
+def test_a_heavy_stage_sets_the_pace():
     # stage 1 has three products, the others one: sum of all stages + (m - 1) of the heaviest
     m, heavy = 8, 3
-    even = project(pipeline(4, single(ScheduleGPipe), m, **LARGE), overrides=FREE).figures
-    layers = {"layers": lambda stage: heavy if stage == 1 else 1}
-    uneven = project(
-        pipeline(4, single(ScheduleGPipe), m, **layers, **LARGE), overrides=FREE
-    ).figures
-    one = even.step_ps / (m + 3)
-    assert uneven.step_ps == pytest.approx((3 + heavy + (m - 1) * heavy) * one, rel=CLOSE)
+    one = of_stages("h100", m, lambda stage: 1).step_ps / (m + 3)
+    uneven = of_stages("h100", m, lambda stage: heavy if stage == 1 else 1)
+    assert uneven.step_ps == pytest.approx((3 + heavy + (m - 1) * heavy) * one, rel=CLOSE["h100"])
+
+
+@MACHINES
+def test_a_heavy_stage_gives_the_verdict_on_memory(machine):
+    uneven = of_stages(machine, 4, lambda stage: 3 if stage == 1 else 1)
     peaks = {role.name: role.memory_peak_bytes for role in uneven.roles}
     assert uneven.memory_role == max(peaks, key=peaks.get) == "rank1"
     assert uneven.memory_peak_bytes == peaks["rank1"] == sum(uneven.memory_by_kind.values())

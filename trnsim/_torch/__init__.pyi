@@ -7,7 +7,7 @@ import torch
 import typing
 import typing_extensions
 from . import distributed
-__all__: list[str] = ['Quiet', 'add_note', 'begin_graph', 'begin_region', 'can_be_known', 'capacity_bytes', 'current_device', 'default_generator', 'default_stream', 'device_count', 'device_name', 'distributed', 'end_graph', 'end_region', 'forget_values', 'install_fault_handler', 'is_known', 'is_pinned_address', 'is_recording', 'live_block_count', 'mark_step', 'memory_snapshot', 'mode', 'module_depth', 'module_path', 'out_of_memory_count', 'peak_bytes', 'pop_module', 'pop_optimizer', 'pop_recomputation', 'push_module', 'push_optimizer', 'push_recomputation', 'record_marker', 'record_op', 'release_cached_memory', 'replay_graph', 'reset_groups', 'resize_storage', 'serve_op', 'serve_ops', 'set_capacity_bytes', 'set_device_count', 'set_event_clock', 'set_host_clock_warning', 'set_mode', 'set_only_report_out_of_memory', 'set_parameter_count', 'set_region_module', 'set_storage_kind', 'set_world', 'snapshot_recording', 'start_memory_history', 'start_recording', 'stop_memory_history', 'stop_recording', 'stream_priority', 'stream_priority_range', 'values_of', 'work_count']
+__all__: list[str] = ['Quiet', 'add_note', 'begin_graph', 'begin_region', 'can_be_known', 'capacity_bytes', 'current_device', 'default_generator', 'default_stream', 'device_count', 'device_name', 'distributed', 'end_graph', 'end_region', 'forget_values', 'install_fault_handler', 'is_known', 'is_pinned_address', 'is_recording', 'live_block_count', 'mark_step', 'memory_snapshot', 'mode', 'module_depth', 'module_path', 'out_of_memory_count', 'peak_bytes', 'pop_module', 'pop_optimizer', 'pop_recomputation', 'push_module', 'push_optimizer', 'push_recomputation', 'record_marker', 'record_op', 'release_cached_memory', 'replay_graph', 'reset_groups', 'resize_storage', 'serve_op', 'set_capacity_bytes', 'set_device_count', 'set_event_clock', 'set_host_clock_warning', 'set_mode', 'set_only_report_out_of_memory', 'set_parameter_count', 'set_region_module', 'set_storage_kind', 'set_world', 'snapshot_recording', 'start_memory_history', 'start_recording', 'stop_memory_history', 'stop_recording', 'stream_priority', 'stream_priority_range', 'values_of', 'work_count']
 class Quiet:
     def __enter__(self) -> None:
         ...
@@ -111,12 +111,10 @@ def resize_storage(arg0: torch.Tensor, arg1: typing.SupportsInt | typing.Support
     """
     Makes the device tensor's storage hold so many bytes.
     """
-def serve_op(name: str, overload: str) -> bool:
+def serve_op(name: str, replace: bool) -> bool:
     """
-    Makes an op of another library one record; False when it has a kernel already.
+    Makes an op of another library one record; False when it keeps a kernel of its own.
     """
-def serve_ops(names: collections.abc.Sequence[str]) -> None:
-    ...
 def set_capacity_bytes(arg0: typing.SupportsInt | typing.SupportsIndex) -> None:
     ...
 def set_device_count(arg0: typing.SupportsInt | typing.SupportsIndex) -> None:

@@ -2,8 +2,8 @@
 # SPDX-FileCopyrightText: The trnsim authors
 """Other ranks of a job: the script run again in processes of their own, their output in logs.
 
-Each child gets a request as JSON and leaves its Workload as a run file, and beside it what stages
-of a pipeline said of their shapes.
+Each child gets a request as JSON, and what others have said that ran before; it leaves its Workload
+as a run file, and beside it what stages of a pipeline said of their shapes.
 """
 
 from __future__ import annotations
@@ -11,6 +11,7 @@ from __future__ import annotations
 import json
 import os
 import pickle
+import signal
 import subprocess
 import sys
 import tempfile
@@ -20,38 +21,17 @@ from dataclasses import asdict, dataclass, field
 from pathlib import Path
 from typing import Any
 
+from trnsim.capture.one_rank import Request, capture_rank, enter
 from trnsim.errors import CaptureError
 from trnsim.workload import Workload
 
 POLL_S = 0.02
+MOST_ROUNDS = 256  # of runs again: more than a pipeline has stages
 _ROOT = Path(__file__).resolve().parents[2]
 _START = (
     "import sys; sys.path.append(sys.argv[2]); "
     "from trnsim.capture.children import main; main(sys.argv[1])"
 )
-
-
-@dataclass
-class Request:
-    """One run of a script as one rank; everything is as `trnsim run` was asked for."""
-
-    script: str
-    arguments: list[str]
-    is_module: bool
-    machine: str
-    overrides: list[str]
-    chips: int
-    ranks_per_chip: int
-    mode: str
-    no_oom: bool
-    is_cuda: bool = False
-    stop_after_step: int | None = None
-    rank: int = 0
-    folder: str = ""
-
-    def path(self, ending: str) -> Path:
-        """A file of this rank."""
-        return Path(self.folder) / f"rank{self.rank}{ending}"
 
 
 @dataclass
@@ -63,7 +43,8 @@ class Children:
         environment: variables that the script started with.
         logs: folder of their output; one is made when None.
         last_step: where a script ends whose step is only compared, as `run_script` takes it.
-        shapes: what stages of a pipeline have said so far, and what was taken to be so.
+        shapes: what stages of a pipeline have said so far.
+        objects, tensors: what rank 0 sent to all ranks, as ``pipelining.Shapes`` has them.
     """
 
     request: Request
@@ -72,11 +53,19 @@ class Children:
     folder: str = field(default_factory=os.getcwd)  # where the script starts
     last_step: int = 0
     shapes: dict[Any, Any] = field(default_factory=dict)
-    taken: dict[int, dict[Any, Any]] = field(default_factory=dict)  # by rank
-    objects: dict[Any, bytes] = field(default_factory=dict)  # what rank 0 broadcast
+    objects: dict[Any, Any] = field(default_factory=dict)
+    tensors: dict[str, Any] = field(default_factory=dict)
+    _is_compared: dict[int, bool] = field(default_factory=dict)  # ranks that have run
+    _used: dict[int, dict[Any, Any]] = field(default_factory=dict)  # what they took to be said
+    _sources: dict[int, set[int]] = field(default_factory=dict)  # whose stages they guessed
+    _failed: dict[int, CaptureError] = field(default_factory=dict)
 
     def capture(self, ranks: Sequence[int], only_compared: bool) -> dict[int, Workload]:
-        """Their Workloads. With only_compared the script ends after the step that is measured.
+        """Their Workloads, and those of ranks that had to run before them or once more.
+
+        With only_compared the script ends after the step that is measured. A stage of a pipeline
+        guesses what one says that has not run yet. Where that says something else, also in a later
+        call, the rank of the first runs again: each time one stage more is right.
 
         Raises:
             CaptureError: a rank failed; the message names it and its log.
@@ -84,8 +73,22 @@ class Children:
         ranks = sorted(ranks)
         self._announce(ranks, only_compared)
         found = self._run_all(ranks, only_compared)
-        while again := [rank for rank in ranks if self._took_wrong(rank)]:
+        for _ in range(MOST_ROUNDS):
+            again = [rank for rank in self._used if self._took_wrong(rank, only_compared)]
+            if not again:
+                again = sorted(self._guessed_by_failed())
+                if again:
+                    self._announce(again, only_compared)
+            if not again:
+                break
             found |= self._run_all(again, only_compared)
+        else:
+            raise CaptureError(
+                f"the stages of the pipeline on rank {again[0]} do not settle on their shapes: "
+                "give each PipelineStage its input_args"
+            )
+        if self._failed:
+            raise next(iter(self._failed.values()))
         return found
 
     def _announce(self, ranks: list[int], only_compared: bool) -> None:
@@ -129,7 +132,7 @@ class Children:
                     ended = [each for each in running if each[1].poll() is not None]
                     for each in ended:
                         running.remove(each)
-                        found[each[0].rank] = self._take(*each)
+                        self._take(*each, found)
                     if not ended:
                         time.sleep(POLL_S)
             finally:
@@ -143,7 +146,9 @@ class Children:
         request.rank, request.folder = rank, folder
         if only_compared:
             request.stop_after_step = self.last_step
-        request.path(".shapes").write_bytes(pickle.dumps((self.shapes, self.objects)))
+        self._is_compared[rank] = only_compared
+        known = {"known": self.shapes, "objects": self.objects, "tensors": self.tensors}
+        request.path(".known").write_bytes(pickle.dumps(known))
         request.path(".json").write_text(json.dumps(asdict(request)))
         return request
 
@@ -159,29 +164,42 @@ class Children:
                 stdout=log, stderr=subprocess.STDOUT,
             )  # fmt: skip
 
-    def _take(self, request: Request, process: subprocess.Popen[bytes]) -> Workload:
+    def _take(
+        self, request: Request, process: subprocess.Popen[bytes], found: dict[int, Workload]
+    ) -> None:
         from trnsim.workload import load
 
-        made = request.path(".trnsim")
-        if process.returncode != 0 or not made.exists():
-            log = self._log(request.rank)
-            lines = log.read_text(errors="replace").split("\n")
-            last = next((line.strip() for line in reversed(lines) if line.strip()), "no output")
-            last = last.removeprefix(f"[rank{request.rank}]: ")  # as torch marks exceptions
-            raise CaptureError(
-                f"the script failed as rank {request.rank} with exit code {process.returncode}: "
-                f"{last[:200]} (its output is in {log})"
-            )
-        said, taken = pickle.loads(request.path(".said").read_bytes())
-        self.shapes |= said
-        self.taken[request.rank] = taken
-        return load(made)
+        rank, made = request.rank, request.path(".trnsim")
+        self._failed.pop(rank, None)
+        self._used[rank], self._sources[rank] = {}, set()
+        if request.path(".said").exists():
+            said, self._used[rank], sources = pickle.loads(request.path(".said").read_bytes())
+            self._sources[rank] = set(sources)
+            self.shapes = self.shapes | said if not self._is_compared[rank] else said | self.shapes
+        if process.returncode == 0 and made.exists():
+            found[rank] = load(made)
+            return
+        log = self._log(rank)
+        why = _why(log, rank, process.returncode)
+        error = CaptureError(
+            f"the script failed as rank {rank} with {why} (its output is in {log})"
+        )
+        if not self._used[rank]:
+            raise error
+        self._failed[rank] = error
 
     # --- shapes of pipelines ---------------------------------------------------------------------
 
-    def _took_wrong(self, rank: int) -> bool:
-        taken = self.taken.get(rank, {})
-        return any(key in self.shapes and self.shapes[key] != was for key, was in taken.items())
+    def _took_wrong(self, rank: int, only_compared: bool) -> bool:
+        if self._is_compared[rank] != only_compared:
+            return False
+        used = self._used[rank].items()
+        return any(key in self.shapes and self.shapes[key] != was for key, was in used)
+
+    def _guessed_by_failed(self) -> set[int]:
+        """Ranks that have not run, whose stages a rank guessed that failed: perhaps by that."""
+        guessed = set().union(*(self._sources[rank] for rank in self._failed))
+        return guessed - set(self._is_compared) - {self.request.rank}
 
     def check_first(self, rank: int, taken: dict[Any, Any]) -> None:
         """Raises CaptureError when the rank that ran first took a stage to say something else."""
@@ -195,38 +213,37 @@ class Children:
                 )
 
 
+def _why(log: Path, rank: int, code: int) -> str:
+    """What ended a script, in a line: its exception, or what the runtime said before an abort."""
+    lines = [line.strip() for line in log.read_text(errors="replace").split("\n") if line.strip()]
+    lines = [line.removeprefix(f"[rank{rank}]: ") for line in lines]  # as torch marks exceptions
+    last = lines[-1] if lines else "no output"
+    if code >= 0:
+        return f"exit code {code}: {last[:200]}"
+    try:
+        name = signal.Signals(-code).name
+    except ValueError:
+        name = f"signal {-code}"
+    # What follows these is a stack.
+    marks = ("what():", "trnsim: ", "Fatal Python error:")
+    said = (line for mark in marks for line in reversed(lines) if line.startswith(mark))
+    return f"{name}: {next(said, last).removeprefix('what():').strip()[:200]}"
+
+
 def main(path: str) -> None:
     """What a child runs."""
     request = Request(**json.loads(Path(path).read_text()))
-    os.environ["TRNSIM_AUTOLOAD"] = "1"
-    if request.is_cuda:
-        from trnsim.capture.cuda import early
+    job = request.make_job()
+    enter(request)
+    from trnsim.capture import pipelining
 
-        early.load()
-    import trnsim.device  # noqa: F401  before torch, which would only warn where it fails
-    from trnsim import _torch
-    from trnsim.capture import pipelining, run_script
-    from trnsim.device import clock
-    from trnsim.job import make_job
-
-    job = make_job(
-        request.machine, chips=request.chips, ranks_per_chip=request.ranks_per_chip,
-        overrides=request.overrides,
-    )  # fmt: skip
-    clock.install(job.machine, job.placement.ranks_per_chip)
-    world = job.world(request.rank)
-    # For good: what the script leaves is freed after the capture, on this rank's device.
-    _torch.set_device_count(world.local_world_size)
-    known, objects = pickle.loads(request.path(".shapes").read_bytes())
-    shapes = pipelining.Shapes(known, objects=objects)
-    captured = run_script(
-        request.script, request.arguments, is_module=request.is_module,
-        world=world, mode=request.mode, capacity_bytes=job.capacity_bytes,
-        no_oom=request.no_oom, stop_after_step=request.stop_after_step, shapes=shapes,
-        others_follow=True,
-    )  # fmt: skip
+    shapes = pipelining.Shapes(**pickle.loads(request.path(".known").read_bytes()))
+    try:
+        captured = capture_rank(request, job, shapes=shapes)
+    finally:  # also of a run that failed: perhaps by what it took others to say
+        said = (shapes.said, shapes.used, shapes.sources)
+        request.path(".said").write_bytes(pickle.dumps(said))
     if captured.exit_code != 0:
         sys.exit(captured.exit_code)
     captured.workload.role = f"rank{request.rank}"
     captured.workload.save(request.path(".trnsim"))
-    request.path(".said").write_bytes(pickle.dumps((shapes.said, shapes.taken)))

@@ -4,10 +4,11 @@
 
 from __future__ import annotations
 
+import contextlib
 import functools
 import inspect
 import pickle
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from typing import Any
 
 import torch
@@ -17,6 +18,7 @@ from torch.distributed import distributed_c10d
 from trnsim import _torch
 from trnsim.capture import pipelining, process_group
 from trnsim.capture.world import current_world
+from trnsim.errors import CaptureError
 
 
 def only_own_group(original: Callable[..., Any]) -> Callable[..., Any]:
@@ -121,6 +123,40 @@ def gathered_at_root_once(original: Callable[..., None]) -> Callable[..., None]:
     return gather_object
 
 
+_keeps = True
+
+
+@contextlib.contextmanager
+def nothing_kept() -> Iterator[None]:
+    """Inside, objects that are scattered are not kept for other ranks."""
+    global _keeps
+    before, _keeps = _keeps, False
+    try:
+        yield
+    finally:
+        _keeps = before
+
+
+def is_captured(group: Any) -> bool:
+    """In a capture, is this process all ranks of the group?"""
+    return current_world() is not None and _serves(group)
+
+
+def place_of(group: Any, root: int) -> str:
+    """How the group lies from its first rank on, and which member the root is."""
+    group = distributed_c10d._get_default_group() if group is None else group
+    backend, member = group._get_backend(group._device_types[0]), dist.get_group_rank(group, root)
+    if not isinstance(backend, _torch.distributed.Backend):  # torch's "fake"
+        return f"{member} of {group.size()}"
+    return backend.place_of(member)
+
+
+def _root_of(given: dict[str, Any], group: Any) -> int:
+    if given.get("group_src") is not None:
+        return dist.get_global_rank(group or dist.group.WORLD, given["group_src"])
+    return 0 if given.get("src") is None else given["src"]
+
+
 def known_broadcast(original: Callable[..., None]) -> Callable[..., None]:
     """Replaces ``broadcast_object_list``: on ranks other than the root, torch would read a size and
     bytes that nobody sent. What rank 0 sent is known; of other roots, each rank has its own."""
@@ -130,19 +166,15 @@ def known_broadcast(original: Callable[..., None]) -> Callable[..., None]:
     def broadcast_object_list(*args: Any, **kwargs: Any) -> None:
         given = signature.bind(*args, **kwargs).arguments
         objects, group = given["object_list"], given.get("group")
-        root = given.get("src")
-        if given.get("group_src") is not None:
-            root = dist.get_global_rank(group or dist.group.WORLD, given["group_src"])
-        root = 0 if root is None else root
-        if current_world() is None or not _serves(group):
+        if not is_captured(group):
             return original(*args, **kwargs)
-        shapes = pipelining.current()
-        key = shapes.next_broadcast(root)
+        root, shapes = _root_of(given, group), pipelining.current()
+        key = shapes.next_objects("broadcast", place_of(group, root))
         if dist.get_rank() == root:
-            shapes.objects[key] = pickle.dumps(list(objects))
+            shapes.objects[key] = [pickle.dumps(each) for each in objects]
             return original(*args, **kwargs)
         if key in shapes.objects:
-            objects[:] = pickle.loads(shapes.objects[key])
+            objects[:] = [pickle.loads(each) for each in shapes.objects[key]]
         device = given.get("device") or distributed_c10d._get_object_coll_device(group)
         data = [pickle.dumps(each) for each in objects]
         for message in (  # as torch sends them
@@ -153,6 +185,49 @@ def known_broadcast(original: Callable[..., None]) -> Callable[..., None]:
         return None
 
     return broadcast_object_list
+
+
+def known_scatter(original: Callable[..., None]) -> Callable[..., None]:
+    """Replaces ``scatter_object_list``, likewise. Of another root than rank 0, a rank has its part
+    of the list that it gave itself, if it did."""
+    signature = inspect.signature(original)
+
+    @functools.wraps(original)
+    def scatter_object_list(*args: Any, **kwargs: Any) -> None:
+        given = signature.bind(*args, **kwargs).arguments
+        group = given.get("group")
+        if not is_captured(group) or not _keeps:
+            return original(*args, **kwargs)
+        root, shapes = _root_of(given, group), pipelining.current()
+        key = shapes.next_objects("scatter", place_of(group, root))
+        lists = given.get("scatter_object_input_list")
+        if dist.get_rank() == root:
+            if lists is not None:
+                same: dict[bytes, bytes] = {}  # most are alike
+                data = [pickle.dumps(each) for each in lists]
+                shapes.objects[key] = [same.setdefault(each, each) for each in data]
+            return original(*args, **kwargs)
+        data = shapes.objects.get(key) or [pickle.dumps(each) for each in lists or []]
+        own = dist.get_rank(group)
+        if own >= len(data) or pickle.loads(data[own]) is None:
+            raise CaptureError(
+                f"scatter_object_list: what rank {root} scatters is not known to rank "
+                f"{dist.get_rank()}, which runs alone: scatter from rank 0, or give every rank the "
+                "list"
+            )
+        given["scatter_object_output_list"][0] = pickle.loads(data[own])
+        send_scattered(max(map(len, data)), root, group)
+        return None
+
+    return scatter_object_list
+
+
+def send_scattered(size: int, root: int, group: Any) -> None:
+    """The messages of scatter_object_list, on a rank that is not the root."""
+    device = distributed_c10d._get_object_coll_device(group)
+    dist.broadcast(torch.tensor([size], device=device), src=root, group=group)
+    dist.scatter(torch.empty(size, dtype=torch.uint8, device=device), src=root, group=group)
+    dist.scatter(torch.tensor([size], device=device), src=root, group=group)
 
 
 def _gather(root: int, part: torch.Tensor, group: Any) -> None:

@@ -54,8 +54,6 @@ _LAUNCH = "processes that a script starts are other ranks; only the captured one
 
 _OBJECTS = "torch reads a size on the host for each rank: seconds for 65,536 ranks that are alike"
 
-_OBJECTS_OF = "it would unpickle bytes that nobody knows"
-
 _CHUNKS = "FSDP2 makes a tensor a rank twice for each parameter: minutes for 65,536 ranks"
 
 ALWAYS = (
@@ -169,6 +167,21 @@ AFTER_IMPORT = (
         sharded.told_unsharded,
         "nothing else says that this tensor holds gathered parameters, not activations",
     ),
+    *(
+        Patch(
+            "torch.distributed.pipelining.stage",
+            f"PipelineStage.{name}",
+            pipelining.outside_of_step,
+            "nothing else says that a stage runs only to know shapes, and not a micro-batch",
+        )
+        for name in ("_prepare_forward_infra", "_prepare_backward_infra")
+    ),
+    Patch(
+        "torch.distributed.checkpoint.utils",
+        "_DistWrapper.reduce_scatter",
+        sharded.reduced_by_this_rank,
+        "what rank 0 plans for all ranks is of rank 0's own parts",
+    ),
     Patch(
         "torch.distributed.checkpoint.default_planner",
         "_validate_global_plan",
@@ -236,6 +249,17 @@ AFTER_IMPORT = (
 )
 
 
+OF_OTHER_RANKS = tuple(
+    Patch(module, name, make, "it would unpickle bytes that nobody knows")
+    for module in ("torch.distributed", "torch.distributed.distributed_c10d")
+    for name, make in (
+        ("broadcast_object_list", groups.known_broadcast),
+        ("scatter_object_list", groups.known_scatter),
+        ("recv_object_list", process_group.refused_objects),
+    )
+)
+
+
 def during_capture(hooks: Hooks) -> tuple[Patch, ...]:
     """The replacements that tell ``hooks`` what happens, and keep a script in one process."""
     return (
@@ -275,25 +299,7 @@ def during_capture(hooks: Hooks) -> tuple[Patch, ...]:
             recorded_frame,
             "no hook says that a checkpointed function runs again",
         ),
-        Patch(
-            "torch.distributed",
-            "broadcast_object_list",
-            groups.known_broadcast,
-            _OBJECTS_OF,
-        ),
-        Patch(
-            "torch.distributed.distributed_c10d",
-            "broadcast_object_list",
-            groups.known_broadcast,
-            _OBJECTS_OF,
-        ),
-        Patch("torch.distributed", "recv_object_list", process_group.refused_objects, _OBJECTS_OF),
-        Patch(
-            "torch.distributed.distributed_c10d",
-            "recv_object_list",
-            process_group.refused_objects,
-            _OBJECTS_OF,
-        ),
+        *OF_OTHER_RANKS,
         Patch("torch.multiprocessing", "spawn", launch.start_in_process, _LAUNCH),
         Patch("torch.multiprocessing.spawn", "spawn", launch.start_in_process, _LAUNCH),
         Patch("torch.multiprocessing", "start_processes", launch.start_in_process, _LAUNCH),

@@ -8,6 +8,8 @@ of its own, so what a stage says is kept for those that run later. One that has 
 answered for: gradients have the shapes of the outputs that they belong to, and inputs those that
 the script gave to its stage, or else those of the outputs that are known already. What was taken to
 be so is compared with what the stage says once it has run.
+
+Objects and CPU tensors that rank 0 sends to all are kept the same way.
 """
 
 from __future__ import annotations
@@ -18,7 +20,9 @@ from dataclasses import dataclass, field
 from typing import Any
 
 import torch
+import torch.distributed as dist
 
+from trnsim import _torch
 from trnsim.capture.world import current_world
 from trnsim.errors import CaptureError
 
@@ -32,26 +36,31 @@ class Shapes:
     Attributes:
         known: what other ranks have said.
         said: what this rank said.
-        taken: what this rank took a stage to say that it did not know.
-        objects: pickled, what rank 0 has broadcast, by its root and how many it broadcast before.
+        used: what this rank took stages to say.
+        sources: ranks whose stages it did not know.
+        objects: lists that rank 0 has broadcast or scattered, each object pickled, by the kind and
+            place of the collective (`groups.place_of`) and how many came before there.
+        tensors: those of the CPU that rank 0 has broadcast, as csrc/capture/distributed keeps them.
     """
 
     known: dict[Key, Any] = field(default_factory=dict)
     said: dict[Key, Any] = field(default_factory=dict)
-    taken: dict[Key, Any] = field(default_factory=dict)
-    objects: dict[tuple[int, int], bytes] = field(default_factory=dict)
+    used: dict[Key, Any] = field(default_factory=dict)
+    sources: set[int] = field(default_factory=set)
+    objects: dict[tuple[str, str, int], list[bytes]] = field(default_factory=dict)
+    tensors: dict[str, list[bytes | None]] = field(default_factory=dict)
     _asked: dict[tuple[int, int], int] = field(default_factory=dict)
-    _broadcasts: dict[int, int] = field(default_factory=dict)
+    _sent: dict[tuple[str, str], int] = field(default_factory=dict)
 
     def next(self, source: int, to: int) -> Key:
         """The key of the next message between two stages."""
         count = self._asked[source, to] = self._asked.get((source, to), -1) + 1
         return source, to, count
 
-    def next_broadcast(self, root: int) -> tuple[int, int]:
-        """The key of the next list of objects from this rank."""
-        count = self._broadcasts[root] = self._broadcasts.get(root, -1) + 1
-        return root, count
+    def next_objects(self, kind: str, place: str) -> tuple[str, str, int]:
+        """The key of the next list of objects there."""
+        count = self._sent[kind, place] = self._sent.get((kind, place), -1) + 1
+        return kind, place, count
 
     def latest(self) -> Any:
         """Outputs of this rank's stage that ran last, else of any stage; None without any."""
@@ -116,12 +125,36 @@ def known_shapes(original: Callable[..., Any]) -> Callable[..., Any]:
         if _is_alone(stage):
             return original(stage, src_stage)
         key = _shapes.next(src_stage, stage.stage_index)
-        if key not in _shapes.known:
-            _shapes.taken[key] = _answer(stage, src_stage)
-            return _shapes.taken[key]
-        return _shapes.known[key]
+        if key in _shapes.known:
+            _shapes.used[key] = _shapes.known[key]
+        else:
+            _shapes.sources.add(_rank_of(stage, src_stage))
+            _shapes.used[key] = _answer(stage, src_stage)
+        return _shapes.used[key]
 
     return _recv_meta
+
+
+def _rank_of(stage: Any, index: int) -> int:
+    group = stage.group or dist.group.WORLD
+    return dist.get_global_rank(group, stage.stage_index_to_group_rank[index])
+
+
+def outside_of_step(original: Callable[..., Any]) -> Callable[..., Any]:
+    """Replaces ``_prepare_forward_infra`` and its counterpart: a stage runs forward and backward
+    once before its first micro-batch, only to know shapes. See csrc/workload/whole_steps.h."""
+
+    @functools.wraps(original)
+    def prepare(*args: Any, **kwargs: Any) -> Any:
+        if not _torch.is_recording():
+            return original(*args, **kwargs)
+        _torch.record_marker("setup", 1)
+        try:
+            return original(*args, **kwargs)
+        finally:
+            _torch.record_marker("setup", 2)
+
+    return prepare
 
 
 def _answer(stage: Any, src_stage: int) -> Any:

@@ -8,6 +8,8 @@ import functools
 from collections.abc import Callable
 from typing import Any
 
+from trnsim import _torch
+
 
 def with_device_time(original: Callable[..., None]) -> Callable[..., None]:
     """Replaces ``torch.autograd.profiler.profile.__init__``.
@@ -25,5 +27,9 @@ def with_device_time(original: Callable[..., None]) -> Callable[..., None]:
         if getattr(profile, "profiler_kind", None) == ProfilerState.KINETO_PRIVATEUSE1:
             profile.profiler_kind = ProfilerState.KINETO_PRIVATEUSE1_FALLBACK
             profile.kineto_activities.discard(ProfilerActivity.PrivateUse1)
+        is_cuda = _torch.device_name() == "cuda" and getattr(profile, "use_device", None) == "cuda"
+        if is_cuda and profile.profiler_kind == ProfilerState.KINETO:
+            profile.profiler_kind = ProfilerState.KINETO_GPU_FALLBACK
+            profile.kineto_activities.discard(ProfilerActivity.CUDA)
 
     return __init__

@@ -65,7 +65,7 @@ class Finder:
     def find(self, first: Workload) -> list[Role]:
         """All roles of the job of rank 0's Workload, that of rank 0 first."""
         self._known[first.rank] = first
-        self._index = _index_of(first, self._index)
+        self._index = first.index_among_whole(first.choose_step(self._index))
         world = first.world_size
         found = self._closed(first.rank)
         roles = _spread(found, range(world), world)
@@ -158,13 +158,19 @@ class Finder:
             return
         captured = self._capture(unknown, False)
         for rank, workload in captured.items():
-            count = _count_whole(workload)
+            count = workload.whole_step_count
             if count <= self._index:
                 raise CaptureError(
                     f"rank {rank} ran {count} whole steps, and step {self._index} of rank 0 is to "
                     "be measured: let every rank run the same steps, or choose one by --step"
                 )
+            self._met.pop(rank, None)  # one that ran before may be among them
         self._known |= captured
+        self._compared = {
+            pair: found
+            for pair, found in self._compared.items()
+            if captured.keys().isdisjoint(pair)
+        }
 
     def _differences(self, a: int, b: int) -> list[str]:
         if (a, b) not in self._compared:
@@ -229,19 +235,8 @@ def _differ(difference: str) -> str:
     )
 
 
-def _index_of(workload: Workload, asked: int) -> int:
-    """Of the measured step among the whole ones; -1 when there are none."""
-    whole = [step for step in workload.find_steps() if step.whole]
-    step = workload.choose_step(asked)
-    return next((i for i, each in enumerate(whole) if each.begin == step.begin), -1)
-
-
-def _count_whole(workload: Workload) -> int:
-    return sum(step.whole for step in workload.find_steps())
-
-
 def _differences(a: Workload, b: Workload, index: int) -> list[str]:
-    counts = [_count_whole(each) for each in (a, b)]
+    counts = [each.whole_step_count for each in (a, b)]
     if index >= 0 and min(counts) <= index:
         return [f"number of whole steps: a has {counts[0]}, b has {counts[1]}"]
     return a.compare_step(a.choose_step(index), b, b.choose_step(index), 1)

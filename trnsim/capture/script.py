@@ -202,6 +202,7 @@ def run_script(
         raise CaptureError(f"no such script: '{path_or_module}'")
     world = world or World()
     shapes = pipelining.begin(shapes)
+    _torch.distributed.begin_host_broadcasts(shapes.tensors)
     start_capture(world, mode, capacity_bytes, no_oom, stop_after_step)
     hooks = _running.hooks
     for note in notes:
@@ -213,6 +214,7 @@ def run_script(
         work = _torch.work_count()
         seen = [] if work else _devices_of_tensors(hooks)
         workload = stop_capture(others_follow)
+        shapes.tensors = _torch.distributed.take_host_broadcasts()
         if dist.is_initialized():
             dist.destroy_process_group()
         run.restore()

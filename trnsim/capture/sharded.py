@@ -10,6 +10,7 @@ from __future__ import annotations
 import dataclasses
 import functools
 import math
+import pickle
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from typing import Any, overload
 
@@ -17,7 +18,7 @@ import torch
 from torch.utils._python_dispatch import is_traceable_wrapper_subclass
 
 from trnsim import _torch
-from trnsim.capture import process_group
+from trnsim.capture import groups, process_group
 
 
 def plain_tensors(tensor: torch.Tensor) -> Iterator[torch.Tensor]:
@@ -135,6 +136,34 @@ def complete_with_one_part(original: Callable[..., Any]) -> Callable[..., Any]:
         return original([], dataclasses.replace(metadata, state_dict_metadata={}))
 
     return _validate_global_plan
+
+
+def reduced_by_this_rank(original: Callable[..., Any]) -> Callable[..., Any]:
+    """Replaces ``_DistWrapper.reduce_scatter`` of distributed checkpoints.
+
+    Rank 0 plans for all and sends each rank its part of the plan. Rank 0's own plan is of rank 0's
+    parts of the tensors; another captured rank plans its own, as if all ranks had it.
+    """
+
+    @functools.wraps(original)
+    def reduce_scatter(
+        wrapper: Any,
+        step: str,
+        map_fun: Callable[[], Any],
+        reduce_fun: Callable[[list[Any]], list[Any]],
+    ) -> Any:
+        is_other = wrapper.use_dist and not wrapper.is_coordinator
+        if not is_other or not groups.is_captured(wrapper.group):
+            with groups.nothing_kept():
+                return original(wrapper, step, map_fun, reduce_fun)
+        own = map_fun()
+        wrapper.gather_object(own)
+        part = reduce_fun([own] * wrapper.get_world_size())[wrapper.rank]
+        size = len(pickle.dumps(part))
+        groups.send_scattered(size, wrapper.global_coordinator_rank, wrapper.group)
+        return part
+
+    return reduce_scatter
 
 
 def kept_by_this_rank(original: Callable[..., Any]) -> Callable[..., Any]:

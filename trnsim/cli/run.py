@@ -16,8 +16,8 @@ from trnsim.cli import options, output
 from trnsim.errors import CaptureError
 
 if TYPE_CHECKING:
-    from trnsim.capture.children import Request
     from trnsim.capture.cuda.choice import DeviceChoice
+    from trnsim.capture.one_rank import Request
     from trnsim.job import Job
 
 
@@ -129,30 +129,15 @@ def _check_script(script: str, is_module: bool) -> None:
 
 
 def _capture(job: Job, request: Request, choice: DeviceChoice) -> Any:
-    os.environ["TRNSIM_AUTOLOAD"] = "1"  # the command asks for our device, whoever else is here
+    from trnsim.capture.one_rank import capture_rank
+
     choice.enter()
-    import trnsim.device  # noqa: F401  before torch, which would only warn where it fails
-    from trnsim.capture import run_script
-    from trnsim.device import clock
-
-    clock.install(job.machine, job.placement.ranks_per_chip)
-
     try:
-        captured = run_script(
-            request.script,
-            request.arguments,
-            is_module=request.is_module,
-            world=job.world(),
-            mode=request.mode,
-            capacity_bytes=job.capacity_bytes,
-            no_oom=request.no_oom,
-            stop_after_step=request.stop_after_step,
-            notes=choice.notes(),
-            others_follow=True,
-        )
+        captured = capture_rank(request, job, notes=choice.notes())
     except CaptureError as error:
         raise CaptureError(f"{error}{choice.advice()}") from None
     _exit_where_it_failed(captured, choice)
+    job.check_ranks(captured.workload.world_size)
     return captured
 
 
@@ -177,13 +162,13 @@ def _roles(
     if first.world_size == 1:
         return [first]
     children.shapes |= captured.shapes.said
-    children.objects |= captured.shapes.objects
+    children.objects, children.tensors = captured.shapes.objects, captured.shapes.tensors
     finder = Finder(
         children.capture, step=step, max_roles=max_roles, checked=check_ranks,
         at_once=os.cpu_count() or 1,
     )  # fmt: skip
     roles = finder.find(first)
-    children.check_first(first.rank, captured.shapes.taken)
+    children.check_first(first.rank, captured.shapes.used)
     children.tidy()
     first.notes = [*first.notes, *finder.notes]
     return as_workloads(roles)

@@ -67,8 +67,9 @@ def cost(op: Any) -> Callable[[CostFunction], CostFunction]:
         import trnsim.device  # noqa: F401
         from trnsim import _torch
 
-        _torch.serve_op(name, overload)
-        _functions[f"{name}.{overload}" if overload else name] = function
+        full_name = f"{name}.{overload}" if overload else name
+        _torch.serve_op(full_name, replace=False)
+        _functions[full_name] = function
         return function
 
     return register

@@ -94,7 +94,7 @@ def summary(projection: Projection) -> list[tuple[str, str]]:
         rows.append(
             (
                 "outside the step",
-                f"{words.duration(p.outside_step_ps / 1e12)} (evaluation, logging)",
+                f"{words.duration(p.outside_step_ps / 1e12)} (evaluation, logging, set-up)",
             )
         )
     return rows

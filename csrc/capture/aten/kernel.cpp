@@ -143,6 +143,9 @@ AtenKernel::AtenKernel(const c10::OperatorHandle& op)
       is_custom_(facts_.name.rfind("aten::", 0) != 0),
       keeps_found_inf_(facts_.name == "aten::_amp_foreach_non_finite_check_and_unscale_"),
       chooses_(facts_.name == "aten::topk") {
+  has_host_kernel_ = is_custom_ || special_.host != nullptr ||
+                     op.hasComputedKernelForDispatchKey(c10::DispatchKey::CPU);
+  is_scaled_product_ = facts_.name.rfind("aten::_scaled_mm", 0) == 0;
   if (puts_by_index_ || facts_.name == "aten::index.Tensor" ||
       facts_.name == "aten::index.Tensor_out") {
     mask_position_ = 1;
@@ -185,6 +188,12 @@ const CallPlan* AtenKernel::plan(Call& call) {
   TORCH_CHECK_NOT_IMPLEMENTED(call.signature->int_or("sparse", 0) == 0, facts_.name,
                               ": sparse gradients are not supported on this device: leave out "
                               "sparse=True");
+  for (const auto& argument : call.tensors) {  // two numbers in a byte, and no rule for them
+    const bool is_packed = argument.tensor->scalar_type() == at::kFloat4_e2m1fn_x2;
+    TORCH_CHECK_NOT_IMPLEMENTED(!is_scaled_product_ || !is_packed, facts_.name,
+                                ": products of float4 are not supported on this device: use a "
+                                "float8 dtype");
+  }
   auto made = make_plan(call);
   made->signature = finish_signature(std::move(*call.signature), facts_, *made);
   if (cached) {
@@ -233,7 +242,25 @@ std::unique_ptr<CallPlan> AtenKernel::make_plan(Call& call) {
                          failure);
 }
 
+// Whether the CPU has a kernel for these tensors: its scaled products know one scale, or one a row.
+bool AtenKernel::runs_on_host(const Call& call) const {
+  if (!has_host_kernel_ || !is_scaled_product_) return has_host_kernel_;
+  for (const auto& argument : call.tensors) {
+    const at::Tensor& tensor = *argument.tensor;
+    if (facts_.arguments[size_t(argument.argument)].name != "scale_a") continue;
+    const bool by_row = tensor.numel() == 1 || tensor.numel() == call.tensors[0].tensor->size(0);
+    if (!by_row || tensor.scalar_type() != at::kFloat) return false;
+  }
+  return true;
+}
+
 bool AtenKernel::values_known(const Call& call, const CallPlan* plan) const {
+  if (!runs_on_host(call)) {
+    TORCH_CHECK_NOT_IMPLEMENTED(mode() == Mode::phantom, facts_.name,
+                                " has no CPU kernel for these tensors, which compute mode runs: "
+                                "use phantom mode");
+    return false;
+  }
   if (mode() == Mode::compute) return true;
   if (is_custom_ && !call.op.hasComputedKernelForDispatchKey(c10::DispatchKey::CPU)) return false;
   for (const auto& argument : call.tensors) {

@@ -36,6 +36,7 @@ class AtenKernel final : public c10::OperatorKernel {
   std::unique_ptr<CallPlan> make_plan(Call& call);
   bool prepare_indices(torch::jit::Stack& stack) const;
   bool values_known(const Call& call, const CallPlan* plan) const;
+  bool runs_on_host(const Call& call) const;
   void run_on_host(Call& call);
   void collect_results(Call& call, const CallPlan& plan);
   void record(const Call& call, const CallPlan& plan) const;
@@ -45,15 +46,13 @@ class AtenKernel final : public c10::OperatorKernel {
   int mask_position_ = -1;  // of the indices argument, where masks become index tensors
   bool puts_by_index_ = false;
   bool is_custom_ = false;  // of another library: kernels may be missing
+  bool has_host_kernel_ = true;  // an op of aten may have none for the CPU
+  bool is_scaled_product_ = false;
   // Only written, with a number that the script reads on the host next: see amp in kernel.cpp.
   bool keeps_found_inf_ = false;
   bool chooses_ = false;  // topk: what it chooses decides shapes where tokens go to experts
   ShapeCache cache_;
 };
-
-// Makes an op of another library ("mylib::op") one record, also where it is composed of others.
-// False when it has a kernel for the device already.
-bool serve_op(const std::string& name, const std::string& overload);
 
 // For messages about a native read of device memory: the op this thread runs, or "".
 const char* running_op();

@@ -8,6 +8,8 @@
 #include <ATen/core/Tensor.h>
 #include <c10/core/impl/LocalDispatchKeySet.h>
 
+#include "capture/aten/kernel.h"
+#include "capture/aten/layouts.h"
 #include "capture/aten/shape_cache.h"
 #include "capture/aten/stack_map.h"
 #include "capture/recorder.h"
@@ -49,6 +51,7 @@ TensorPlan result_plan(const at::Tensor& result, const std::vector<at::Tensor>& 
     plan.kind = TensorPlan::Kind::none;
     return plan;
   }
+  check_layout(result, running_op());
   plan = fresh_plan(result);
   for (size_t i = 0; i < arguments.size(); ++i) {
     if (!arguments[i].defined()) continue;

@@ -23,6 +23,7 @@
 
 #include "base/error.h"
 #include "capture/aten/kernel.h"
+#include "capture/aten/layouts.h"
 #include "capture/aten/native/kernels.h"
 #include "capture/aten/register.h"
 #include "capture/aten/results.h"
@@ -62,6 +63,9 @@ const std::unordered_set<std::string>& bound_by_hand() {
       "aten::as_strided_", "aten::_nested_view_from_buffer", "aten::_coalesced_",
       "aten::sparse_resize_", "aten::sparse_resize_and_clear_", "aten::copy_sparse_to_sparse_",
       "aten::_values", "aten::_indices", "aten::_nnz", "aten::_dimI", "aten::_dimV",
+      "aten::quantize_per_tensor", "aten::quantize_per_tensor.tensor_qparams",
+      "aten::quantize_per_tensor.tensors", "aten::quantize_per_channel",
+      "aten::quantize_per_tensor_dynamic",
       "aten::new_empty_strided", "aten::_transformer_encoder_layer_fwd",
       "aten::_native_multi_head_attention", "aten::_nested_tensor_from_mask_left_aligned"};
   return names;
@@ -136,27 +140,6 @@ void serve_every_op(torch::Library& library) {
   }
 }
 
-void refuse_layout(const c10::OperatorHandle& op, c10::DispatchKeySet, torch::jit::Stack*) {
-  TORCH_CHECK_NOT_IMPLEMENTED(false, full_name(op.operator_name()),
-                              ": sparse, nested and quantized tensors are not supported on this "
-                              "device: use dense ones");
-}
-
-// torch's kernels for CUDA tensors that are not dense would come to libcudart.
-void refuse_layouts() {
-  for (const auto key : {c10::DispatchKey::SparseCUDA, c10::DispatchKey::SparseCsrCUDA,
-                         c10::DispatchKey::NestedTensorCUDA, c10::DispatchKey::QuantizedCUDA}) {
-    auto* const library = new torch::Library(torch::Library::IMPL, "aten", key, __FILE__, __LINE__);
-    for (const auto& name : c10::Dispatcher::singleton().getAllOpNames()) {
-      const auto op = c10::Dispatcher::singleton().findOp(name);
-      const bool is_ours = name.name.rfind("aten::", 0) == 0 && op && op->hasSchema();
-      if (!is_ours || !op->hasKernelForDispatchKey(key)) continue;
-      library->impl(full_name(name).substr(6).c_str(),
-                    CppFunction::makeFromBoxedFunction<&refuse_layout>());
-    }
-  }
-}
-
 // CUDA asks which of two libraries has a kernel for the loss; neither is there.
 template <typename Lengths>
 bool no_library_ctc_loss(const at::Tensor&, const at::Tensor&, Lengths, Lengths, int64_t) {
@@ -208,37 +191,21 @@ void register_kernels() {
   auto* const aten = library("aten");
   serve_every_op(*aten);
   serve_by_hand(*aten);
-  if (serves_cuda()) {
-    serve_cuda_by_hand(*aten);
-    refuse_layouts();
-  }
+  if (serves_cuda()) serve_cuda_by_hand(*aten);
+  refuse_layouts();
   library("_")->fallback(CppFunction::makeFromBoxedFunction<&fallback>());
 }
 
-void serve_ops(const std::vector<std::string>& names) {
-  for (const auto& name : names) {
-    const size_t colons = name.find("::");
-    const size_t dot = name.find('.', colons);
-    const auto op = c10::Dispatcher::singleton().findOp(
-        {name.substr(0, dot), dot == std::string::npos ? "" : name.substr(dot + 1)});
-    if (!op || !op->hasSchema()) continue;
-    auto* const library = new torch::Library(torch::Library::IMPL, name.substr(0, colons),
-                                             dispatch_key(), __FILE__, __LINE__);
-    library->impl(name.substr(colons + 2).c_str(),
-                  CppFunction::makeFromBoxedFunctor(std::make_unique<AtenKernel>(*op)));
-  }
-}
-
-bool serve_op(const std::string& name, const std::string& overload) {
-  const auto op = c10::Dispatcher::singleton().findSchema({name, overload});
+bool serve_op(const std::string& name, bool replace) {
+  const size_t colons = name.find("::"), dot = name.find('.', colons);
+  const auto op = c10::Dispatcher::singleton().findSchema(
+      {name.substr(0, dot), dot == std::string::npos ? "" : name.substr(dot + 1)});
   TRN_CHECK(op.has_value(), capture, "no op '" + name + "'",
             "define it, with torch.library, before its cost");
-  if (op->hasKernelForDispatchKey(dispatch_key())) return false;
-  const size_t colons = name.find("::");
+  if (!replace && op->hasKernelForDispatchKey(dispatch_key())) return false;
   auto* const library = new torch::Library(torch::Library::IMPL, name.substr(0, colons),
                                            dispatch_key(), __FILE__, __LINE__);
-  const std::string rest = name.substr(colons + 2) + (overload.empty() ? "" : "." + overload);
-  library->impl(rest.c_str(), CppFunction::makeFromBoxedFunction<&fallback>());
+  library->impl(name.substr(colons + 2).c_str(), CppFunction::makeFromBoxedFunction<&fallback>());
   return true;
 }
 

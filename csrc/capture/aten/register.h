@@ -3,14 +3,15 @@
 #pragma once
 
 #include <string>
-#include <vector>
 
 namespace trnsim::capture {
 
 // Gives every aten op its kernel on the device. Once, after torch's import.
 void register_kernels();
 
-// Puts our kernels in place of a library's own for these ops ("torchvision::nms").
-void serve_ops(const std::vector<std::string>& names);
+// Makes an op of another library ("mylib::op", or "mylib::op.overload") one record, also where it
+// is composed of others. A kernel that it has for the device stays unless `replace`. Whether ours
+// is in place now; throws a CaptureError where there is no such op.
+bool serve_op(const std::string& name, bool replace);
 
 }  // namespace trnsim::capture

@@ -12,6 +12,7 @@
 #include "capture/distributed/values.h"
 #include "capture/recorder.h"
 #include "capture/runtime/device_type.h"
+#include "workload/messages.h"
 
 namespace trnsim::capture::distributed {
 namespace {
@@ -95,8 +96,7 @@ UniformBackend::WorkPtr UniformBackend::issue(const Message& message, const Tens
     call.tag = message.tag;
     call.async = message.async || coalescing_;
     call.splits = message.splits;
-    const bool is_message =
-        message.kind == workload::CallKind::send || message.kind == workload::CallKind::recv;
+    const bool is_message = workload::is_message(message.kind);
     if (is_message && coalescing_) call.batch = batch_;
     if (!any.empty()) call.dtype = dtype_of(any.front().scalar_type());
     const int32_t index = record_call(call, inputs, outputs);

@@ -99,6 +99,7 @@ class UniformBackend : public c10d::Backend {
   WorkPtr issue(const Message& message, const Tensors& inputs, const Tensors& outputs,
                 Tensors results);
   void take_description();
+  void broadcast_on_host(const Tensors& tensors, int64_t root);
   void check_root(const char* operation, int64_t root) const;
   void check_count(const char* operation, const char* what, size_t count) const;
   WorkPtr reduce_slices(const Tensors& outputs, const Tensors& inputs, c10d::OpType op,

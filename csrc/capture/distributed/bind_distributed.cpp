@@ -7,6 +7,7 @@
 
 #include "capture/distributed/backend.h"
 #include "capture/distributed/call_scope.h"
+#include "capture/distributed/host_broadcasts.h"
 #include "capture/distributed/store.h"
 #include "capture/recorder.h"
 
@@ -41,6 +42,10 @@ void bind_backend(py::module_& module) {
       .def_property_readonly("group", &UniformBackend::group)
       .def_property_readonly("ranks",
                              [](const UniformBackend& self) { return self.ranks().text(); })
+      .def(
+          "place_of",
+          [](const UniformBackend& self, int64_t root) { return place_of(self.ranks(), root); },
+          py::arg("root"), "How the group lies from its first rank on, and which member roots.")
       .def("perform_nocolor_split", [](UniformBackend&, const py::object&) {});
   py::class_<UniformStore, c10d::Store, c10::intrusive_ptr<UniformStore>>(
       module, "Store", "The store of a job whose other ranks do not run.")
@@ -52,6 +57,31 @@ void bind_backend(py::module_& module) {
              "Names a group of the Workload; 0 is the world, which has no name at first.");
   module.def("create_backend", &create_backend, py::arg("options"), py::arg("name"),
              py::arg("refused_device_hint") = "");
+  module.def(
+      "begin_host_broadcasts",
+      [](const std::map<std::string, std::vector<std::optional<py::bytes>>>& known) {
+        HostBroadcasts values;
+        for (const auto& [place, all] : known) {
+          for (const auto& each : all) {
+            auto& kept = values[place].emplace_back();
+            if (each) kept = static_cast<std::string>(*each);
+          }
+        }
+        begin_host_broadcasts(std::move(values));
+      },
+      py::arg("known"), "Before a capture: what rank 0 broadcast in CPU tensors, by place.");
+  module.def(
+      "take_host_broadcasts",
+      [] {
+        std::map<std::string, std::vector<std::optional<py::bytes>>> said;
+        for (const auto& [place, all] : take_host_broadcasts()) {
+          for (const auto& each : all) {
+            said[place].push_back(each ? std::optional(py::bytes(*each)) : std::nullopt);
+          }
+        }
+        return said;
+      },
+      "What this rank broadcast in CPU tensors since the capture began.");
   module.def("take_counts", [] {
     const MessageCounts counts = take_counts();
     return py::make_tuple(counts.point_to_point, counts.on_host);

@@ -6,6 +6,7 @@
 
 #include "base/error.h"
 #include "capture/distributed/backend.h"
+#include "capture/distributed/host_broadcasts.h"
 #include "capture/distributed/values.h"
 #include "capture/recorder.h"
 
@@ -96,7 +97,20 @@ UniformBackend::WorkPtr UniformBackend::broadcast(Tensors& tensors,
   check_root("broadcast", opts.rootRank);
   const Message message{CallKind::broadcast, c10d::OpType::BROADCAST, bytes_of(tensors),
                         opts.asyncOp, opts.rootRank};
-  return issue(message, tensors, tensors, tensors);
+  WorkPtr work = issue(message, tensors, tensors, tensors);
+  if (!tensors.empty() && !is_trn(tensors[0])) broadcast_on_host(tensors, opts.rootRank);
+  return work;
+}
+
+// A device tensor keeps what it holds. Of the CPU's, what it holds may be memory that nobody wrote.
+void UniformBackend::broadcast_on_host(const Tensors& tensors, int64_t root) {
+  const std::string place = place_of(ranks_, root);
+  if (root == rank_) return keep_broadcast(place, tensors);
+  if (fill_from_broadcast(place, tensors)) return;
+  for (const at::Tensor& tensor : tensors) fill_from_elsewhere(tensor);
+  add_note("values: what rank " + std::to_string(ranks_.rank_at(root)) +
+           " broadcasts in a CPU tensor reads as zeros, since that rank runs elsewhere: values "
+           "after it are not real");
 }
 
 UniformBackend::WorkPtr UniformBackend::allreduce(Tensors& tensors,

@@ -9,9 +9,12 @@
 // together, so the first of a fused group shows the group's time, and the sum is right. Nothing
 // runs, so there is nothing to wait for: synchronize records no wait of the host, or profiling
 // would change the step.
+#include "capture/profiler/stubs.h"
+
 #include <c10/util/ApproximateClock.h>
 #include <torch/csrc/profiler/stubs/base.h>
 
+#include "capture/runtime/device_type.h"
 #include "capture/runtime/event.h"
 #include "capture/runtime/guard.h"
 #include "capture/runtime/stream.h"
@@ -45,10 +48,15 @@ class DeviceTime final : public ProfilerStubs {
   void synchronize() const override {}
 };
 
-const bool registered = [] {
-  torch::profiler::impl::registerPrivateUse1Methods(new DeviceTime);  // for the process's life
-  return true;
-}();
-
 }  // namespace
+
+void register_device_time() {
+  static DeviceTime time;
+  if (serves_cuda()) {
+    torch::profiler::impl::registerCUDAMethods(&time);
+  } else {
+    torch::profiler::impl::registerPrivateUse1Methods(&time);
+  }
+}
+
 }  // namespace trnsim::capture

@@ -13,7 +13,7 @@
 namespace trnsim::capture {
 namespace {
 
-std::atomic<c10::DeviceIndex> count{1}, most{1};  // now, and at any time
+std::atomic<c10::DeviceIndex> count{1};
 thread_local c10::DeviceIndex device_of_thread = 0;
 
 c10::Stream default_stream(c10::Device device) {
@@ -59,10 +59,7 @@ void set_current_device(c10::DeviceIndex device) {
 }
 
 c10::DeviceIndex device_count() { return count.load(std::memory_order_relaxed); }
-void set_device_count(c10::DeviceIndex value) {
-  count.store(value < 1 ? 1 : value);
-  if (value > most) most.store(value);
-}
+void set_device_count(c10::DeviceIndex value) { count.store(value < 1 ? 1 : value); }
 
 int32_t current_stream_index(c10::DeviceIndex device) {
   return int32_t(
@@ -75,9 +72,7 @@ struct TrnGuard final : c10::impl::DeviceGuardImplInterface {
   c10::DeviceType type() const override { return device_type(); }
   c10::Device exchangeDevice(c10::Device device) const override {
     const c10::DeviceIndex old = current_device();
-    // What outlives a capture of more devices, as DDP's reducer does, ends on its own.
-    if (device.index() >= most) set_current_device(device.index());
-    if (device.index() >= 0) device_of_thread = device.index();
+    if (device.index() >= 0) set_current_device(device.index());
     return {device_type(), old};
   }
   c10::Device getDevice() const override { return {device_type(), current_device()}; }

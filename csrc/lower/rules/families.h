@@ -35,6 +35,7 @@ void register_sort(Registry& registry);
 Cost fallback_cost(const Signature& signature, const Target& target);
 // The cost that the script gave (trnsim.cost).
 bool has_given_cost(const Signature& signature);
+bool has_given_cycles(const Signature& signature);  // of Trainium's engines
 Cost given_cost(const Signature& signature, const Target& target);
 
 // Elements and bytes that are touched: an expanded axis (stride 0) counts once.

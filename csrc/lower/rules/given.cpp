@@ -38,6 +38,13 @@ int64_t cycles_of_flops(const Cost& cost, const Target& target) {
 
 }  // namespace
 
+bool has_given_cycles(const Signature& signature) {
+  return signature.int_or("cost_tensor_cycles", 0) > 0 ||
+         signature.int_or("cost_vector_cycles", 0) > 0 ||
+         signature.int_or("cost_scalar_cycles", 0) > 0 ||
+         signature.int_or("cost_gpsimd_cycles", 0) > 0;
+}
+
 bool has_given_cost(const Signature& signature) { return signature.int_or("cost_given", 0) != 0; }
 
 Cost given_cost(const Signature& signature, const Target& target) {
@@ -56,7 +63,15 @@ Cost given_cost(const Signature& signature, const Target& target) {
   TRN_CHECK(has_rate, lower,
             "a cost in dtype '" + cost.dtype + "', of which the machine gives no rate",
             "name one that trnsim info lists");
-  if (!target.is_neuron()) return cost;
+  if (!target.is_neuron()) {
+    const bool says_more = cost.executed_flops > 0 || signature.scalar("cost_read_bytes") ||
+                           signature.scalar("cost_write_bytes");
+    TRN_CHECK(!has_given_cycles(signature) || says_more, lower,
+              "the cost of '" + signature.op + "' is in cycles of Trainium's engines alone, and " +
+                  "this machine has none",
+              "give flops, or read_bytes and write_bytes, beside them");
+    return cost;
+  }
   cost.tensor_cycles = signature.int_or("cost_tensor_cycles", -1);
   if (cost.tensor_cycles < 0) {
     cost.tensor_cycles = cost.executed_flops > 0 ? cycles_of_flops(cost, target) : 0;

@@ -21,6 +21,8 @@ def served_after_load(original: Callable[..., None]) -> Callable[..., None]:
     def load_library(self: Any, path: str) -> None:
         before = set(names())
         original(self, path)
-        _torch.serve_ops([name for name in sorted(set(names()) - before) if has(name, "CUDA")])
+        for name in sorted(set(names()) - before):
+            if has(name, "CUDA"):
+                _torch.serve_op(name, replace=True)
 
     return load_library

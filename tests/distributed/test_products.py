@@ -1,0 +1,103 @@
+# SPDX-License-Identifier: Apache-2.0
+# SPDX-FileCopyrightText: The trnsim authors
+"""Products of parallel styles over 64 ranks: FSDP2 with context parallelism, and with sequence and
+pipeline parallelism. Bytes by hand, torch's own tracker."""
+
+from __future__ import annotations
+
+import gc
+import json
+
+import command
+import parallel
+import pipelines
+import products
+import pytest
+from held import alive, groups_of, kept_for_backward, markers
+from jobs import job
+from parallel import HEADS, LAYERS, LENGTH, OF_ALL, OF_LAYER, WIDTH, WORDS
+from products import CONTEXT, MICRO_BATCHES, REPLICAS, TENSOR
+
+RANKS = 64
+TOKENS = parallel.BATCH * LENGTH
+
+
+@pytest.fixture(scope="module")
+def workloads():
+    """By the names that tracked.py has for them."""
+    with job(RANKS, "phantom") as holder:
+        products.train_context(3)
+        gc.collect()
+    # In one process the streams of a rank have other numbers than those of the next: not compared.
+    stages = pipelines.capture(lambda rank, _: products.train_stage(rank, 3), RANKS, checked=0)
+    first, last = stages
+    return {"fsdp2 x cp": holder.workload, "stage 0": first, "stage 1": last}
+
+
+def of_stage(outside: int, norms: int) -> float:
+    """Elements that a rank holds of a layer, matrices outside of it, and norms: tensor parallelism
+    repeats these."""
+    matrices = OF_LAYER - 2 * 2 * WIDTH + outside
+    return matrices / (REPLICAS * TENSOR) + norms * 2 * WIDTH / REPLICAS
+
+
+HELD = {
+    "fsdp2 x cp": OF_ALL / RANKS,
+    "stage 0": of_stage(WORDS * WIDTH, norms=2),
+    "stage 1": of_stage(WORDS * WIDTH, norms=3),
+}
+
+
+@pytest.mark.parametrize("style", HELD)
+def test_a_rank_holds_what_arithmetic_says(workloads, style):
+    workload = workloads[style]
+    bytes_of = alive(workload, markers(workload, "optimizer_begin")[-1])
+    held = 4 * HELD[style]
+    assert bytes_of["parameter"] == pytest.approx(held, rel=0.02)
+    assert bytes_of["gradient"] == pytest.approx(held, rel=0.02)
+    assert bytes_of["optimizer_state"] == pytest.approx(2 * held, rel=0.02)
+
+
+def test_context_parallelism_keeps_its_part_of_each_sequence(workloads):
+    # Of test_sharded_bytes.py's 16 activations a layer and what is behind the layers, an eighth;
+    # and one more: the merged attention is laid out by heads, and `flatten` copies it.
+    one = TOKENS * WIDTH * 4
+    whole = LAYERS * (17 * one + TOKENS * 4 * (2 * 2 + HEADS)) + 2 * one + TOKENS * 4 * (2 + WORDS)
+    assert kept_for_backward(workloads["fsdp2 x cp"]) == pytest.approx(whole / CONTEXT, rel=0.02)
+
+
+def test_stages_keep_their_part_of_the_micro_batches_in_flight(workloads):
+    # Of a layer, the inputs of attention and feed-forward whole, and a part of 14: both norms'
+    # inputs, queries, keys, values, the attention's result, four times as wide the input and the
+    # result of the GELU; two numbers a token of each norm, one a head of the attention.
+    tokens = TOKENS // MICRO_BATCHES
+    one = tokens * WIDTH * 4
+    part = one / TENSOR
+    layer = 2 * one + 14 * part + tokens * 4 * (2 * 2 + HEADS) / TENSOR
+    # Buffers for what the other stage sends, one a micro-batch, are there all the time.
+    # Stage 0 has two micro-batches in flight, and keeps its output of each.
+    first = 2 * (layer + part) + MICRO_BATCHES * part
+    assert kept_for_backward(workloads["stage 0"]) == pytest.approx(first, rel=0.02)
+    # Stage 1 has one, whose input is such a buffer; the last norm's input, and its result whole;
+    # logits and probabilities.
+    head = part + one + tokens * 4 * 2 / TENSOR + 2 * tokens * WORDS * 4
+    last = layer + head + (MICRO_BATCHES - 1) * part
+    assert kept_for_backward(workloads["stage 1"]) == pytest.approx(last, rel=0.02)
+
+
+def test_each_stage_is_a_role_of_half_of_the_ranks(workloads):
+    assert [workloads[f"stage {i}"].played_by for i in range(2)] == ["0..31", "32..63"]
+    names = {group["name"]: group["ranks"] for group in groups_of(workloads["stage 1"])}
+    assert names["mesh_dp"] == "start 32 axes 8x4"
+    assert names["mesh_tp"] == "32..39"
+    assert names["mesh_pp"] == "start 0 axes 32x2"
+
+
+def test_the_peak_is_that_of_torchs_own_tracker(workloads):
+    tracker = command.ROOT / "tests" / "helpers" / "tracked.py"
+    done = command.interpreter(tracker, "fsdp2 x cp")
+    assert done.returncode == 0, done.stderr
+    peak = json.loads(done.stdout.splitlines()[-1])["fsdp2 x cp"]
+    workload = workloads["fsdp2 x cp"]
+    workload.classify_storages()
+    assert workload.replay_allocations().requested_bytes == pytest.approx(peak, rel=0.02)
