@@ -38,15 +38,13 @@ void bind_types(py::module_& module) {
       .def_readonly("description", &Machine::description)
       .def_readonly("figures", &Machine::figures)
       .def_property_readonly("max_chips", &machine::max_chips)
-      .def_property_readonly("pod_chips", &machine::pod_chips)
+      .def_property_readonly("pod_chips", [](const Machine& m) { return machine::pod_chips(m); })
       .def_property_readonly("server_chips", [](const Machine& m) { return m.server.chips; })
       .def("engine_name", &Machine::engine_name, py::arg("engine"))
       .def_property_readonly("chip_name", [](const Machine& m) { return m.chip.name; })
       .def_property_readonly(
           "architecture",
-          [](const Machine& m) {
-            return m.chip.architecture == machine::Architecture::gpu ? "gpu" : "neuroncore";
-          })
+          [](const Machine& m) { return machine::architecture_name(m.chip.architecture); })
       .def_property_readonly("ranks_per_chip_allowed",
                              [](const Machine& m) { return m.chip.ranks_per_chip_allowed; })
       .def_property_readonly("hash", [](const Machine& m) { return hex16(m.hash); })

@@ -11,6 +11,8 @@
 // one rank a chip of such a group, rings along the two Hamiltonian cycles of each plane
 // ("plane_ring"). Groups that form a box (rows, columns) take a ring on each axis ("axis_rings");
 // any other a plain "ring". On one chip, "direct".
+// A torus of TPUs takes rings along all axes at once where a group is all of them ("axes"), or one
+// after the other ("axis_rings").
 // On a switch "ring", or "nvls" where the switch multicasts and the buffer is large; on a hypercube
 // "ring" or "rdh". "rdh" and "tree" may be forced on both.
 //
@@ -45,8 +47,10 @@ struct GroupShape {
   int64_t members_per_chip = 1;            // 0 when chips differ
   std::array<int64_t, 3> extent{1, 1, 1};  // of the box on the torus, when it is one
   bool is_box = false;
-  bool whole_servers = false;    // every chip of full X-Y planes
-  int64_t logical_per_chip = 1;  // what the library counts as ranks on a chip
+  std::array<bool, 3> is_whole_axis{};   // the box has all that the job has of the axis,
+  std::array<bool, 3> is_closed_axis{};  // and it closes to a ring
+  bool whole_servers = false;            // every chip of full X-Y planes
+  int64_t logical_per_chip = 1;          // what the library counts as ranks on a chip
 };
 // Of all members, and of those in the pod of the first. Throws LowerError when ranks lie outside
 // the placement. Cost: that of sorting the members.

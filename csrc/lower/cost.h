@@ -6,7 +6,7 @@
 // A rule is a pure function (signature, target) -> Cost: no clock, no globals, no random numbers.
 // On a NeuronCore machine it counts cycles of each engine of ONE core after the op was split over
 // the rank's cores, and HBM bytes of the WHOLE rank, stream by stream, so that fusion can drop the
-// streams that stay inside a group. On a GPU only streams, GEMM shapes and FLOPs matter.
+// streams that stay inside a group. On a GPU or TPU only streams, GEMM shapes and FLOPs matter.
 //
 // Rules are found by op name: "aten::add.Tensor" looks for that, then "aten::add", then the same
 // without the underscore of an in-place form. Registering a name twice is an error.
@@ -28,12 +28,20 @@ struct Target {
   machine::Architecture architecture = machine::Architecture::neuroncore;
   machine::Chip chip;
   int64_t ranks_per_chip = 1;
-  int64_t cores = 1;  // physical cores of the rank; 1 on a GPU
+  int64_t cores = 1;  // physical cores of the rank; 1 on a GPU or TPU
   Rational hbm_Bps;   // of the rank, at the efficiency of long streams
   Rational hbm_peak_Bps, host_link_Bps;
 
   bool is_neuron() const { return architecture == machine::Architecture::neuroncore; }
+  bool is_gpu() const { return architecture == machine::Architecture::gpu; }
+  bool is_tpu() const { return architecture == machine::Architecture::tpu; }
   const machine::NeuronCore& core() const { return chip.neuron; }
+  // Of a compiled graph: its launch, and what its first load and its last store take beside their
+  // bytes.
+  int64_t launch_ps() const;
+  int64_t fill_ps() const { return is_neuron() ? core().fill_ps : 0; }
+  int64_t drain_ps() const { return is_neuron() ? core().drain_ps : 0; }
+  int64_t collective_streams() const;  // 0 = one a process group
 };
 Target make_target(const machine::Machine& machine, int64_t ranks_per_chip);
 
@@ -81,8 +89,8 @@ struct Cost {
   // FLOPs of the rank.
   std::string dtype;
   int128 model_flops = 0, model_flops_causal = 0, executed_flops = 0;
-  std::vector<GemmShape> gemms;             // for tiles and waves of a GPU
-  std::optional<AttentionShape> attention;  // for a GPU's attention table
+  std::vector<GemmShape> gemms;             // for tiles and waves of a GPU, padding of a TPU
+  std::optional<AttentionShape> attention;  // for the attention table of either
 };
 
 // What one op may count: far beyond any device, and small enough that neither the products of a

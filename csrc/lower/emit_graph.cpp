@@ -40,7 +40,6 @@ class GraphEmitter {
   }
 
  private:
-  const machine::NeuronCore& core() const { return target_.core(); }
   const Unit& unit(int32_t index) const { return plan_.units[size_t(index)]; }
 
   // Of a call, with the others of its batch.
@@ -58,7 +57,7 @@ class GraphEmitter {
   void launch(int32_t graph) {
     if (graph == launched_) return;
     launched_ = graph;
-    launch_ = builder_.task(TaskKind::launch, host_, core().launch_ps, -1, {});
+    launch_ = builder_.task(TaskKind::launch, host_, target_.launch_ps(), -1, {});
     last_ops_ = {-1, -1};
   }
 
@@ -78,12 +77,12 @@ class GraphEmitter {
       in_graph |= unit(producer).graph == unit(index).graph && !is_call;
       const bool on_chip = !is_call && reads_only_on_chip(producer, index);
       deps.push_back({on_chip ? tasks_[size_t(producer)].computed : end_of(producer), DepKind::end,
-                      is_call ? core().fill_ps : 0});
+                      is_call ? target_.fill_ps() : 0});
     }
     for (const int32_t fence : unit(index).fences) {
-      deps.push_back(after(fence, unit(fence).kind == UnitKind::call ? core().fill_ps : 0));
+      deps.push_back(after(fence, unit(fence).kind == UnitKind::call ? target_.fill_ps() : 0));
     }
-    if (!in_graph) deps.push_back({launch_, DepKind::end, cold ? core().fill_ps : 0});
+    if (!in_graph) deps.push_back({launch_, DepKind::end, cold ? target_.fill_ps() : 0});
     return deps;
   }
 
@@ -138,7 +137,7 @@ class GraphEmitter {
     const GroupCost& group = groups_[size_t(index)];
     bool cold = is_first(index);
     const std::vector<Dep> producers = producer_deps(index, cold);
-    emit_weights(index, last_ops_[0], cold ? core().fill_ps : 0);
+    emit_weights(index, last_ops_[0], cold ? target_.fill_ps() : 0);
     const int32_t weights = weights_[size_t(index)];
     int32_t load = -1;
     if (group.load_ps > 0) {
@@ -190,7 +189,7 @@ class GraphEmitter {
                      int32_t last, int64_t bound_ps) {
     const int64_t store_ps = groups_[size_t(index)].store_ps;
     if (store_ps == 0) return -1;
-    const int64_t drain_ps = is_last(index) ? core().drain_ps : 0;
+    const int64_t drain_ps = is_last(index) ? target_.drain_ps() : 0;
     std::vector<Dep> deps;
     if (first >= 0) {
       deps.push_back({first, DepKind::start, std::max<int64_t>(0, bound_ps - store_ps)});
@@ -228,7 +227,7 @@ class GraphEmitter {
   }
 
   int64_t drain(int32_t producer) const {
-    return unit(producer).kind == UnitKind::ops && !is_last(producer) ? core().drain_ps : 0;
+    return unit(producer).kind == UnitKind::ops && !is_last(producer) ? target_.drain_ps() : 0;
   }
 
   void emit_host_wait(int32_t index) {

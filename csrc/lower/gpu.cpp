@@ -22,22 +22,6 @@ int64_t gemm_ps(const GemmShape& shape, Rational rate, const machine::Gpu& gpu) 
   return duration_ps(int128(ceil_div(tiles, sms)) * tile_flops * sms, rate);
 }
 
-// rate = flops_inf * S / (S + half_length); the row with the nearest head size.
-int64_t attention_ps(const AttentionShape& shape, const Cost& cost, const machine::Gpu& gpu) {
-  const machine::AttentionRate* best = nullptr;
-  for (const machine::AttentionRate& rate : gpu.attention) {
-    if (rate.backward != shape.backward) continue;
-    const auto distance = [&](const machine::AttentionRate& r) {
-      return std::abs(r.head_size - shape.head_size) * 2 + (r.causal != shape.causal);
-    };
-    if (!best || distance(rate) < distance(*best)) best = &rate;
-  }
-  if (!best) return 0;
-  const int64_t length = std::max<int64_t>(1, shape.key_length);
-  const Rational rate = best->flops_inf * Rational::of(length, length + best->half_length);
-  return duration_ps(shape.causal ? cost.executed_flops / 2 : cost.executed_flops, rate);
-}
-
 // The rate of a dtype: its own, or fp32's for what has no tensor core.
 Rational gemm_rate(const std::string& dtype, const Target& target) {
   const auto& peaks = target.chip.peaks.physical_flops;
@@ -58,7 +42,7 @@ GpuKernel gpu_kernel(const Cost& cost, int64_t bytes, const Target& target) {
   if (cost.gemms.empty() && !cost.attention) {  // a cost that the script gives
     compute_ps += duration_ps(cost.executed_flops, rate);
   }
-  if (cost.attention) compute_ps += attention_ps(*cost.attention, cost, gpu);
+  if (cost.attention) compute_ps += attention_ps(*cost.attention, cost, gpu.attention);
   const int64_t memory_ps = std::max(duration_ps(bytes, target.hbm_Bps), cost.least_dma_ps);
   const int64_t link_ps = cost.host_link_ps;
   if (gpu.kernel_ps > std::max({compute_ps, memory_ps, link_ps})) {

@@ -171,7 +171,8 @@ class GroupCoster {
   }
 
   void finish_engines() {
-    if (!target_.is_neuron()) {
+    if (target_.is_tpu()) return finish_tpu();
+    if (target_.is_gpu()) {
       const Cost& cost = *plan_.units[size_t(unit_)].members.front().cost;
       const GpuKernel kernel = gpu_kernel(cost, group_.read_bytes + group_.write_bytes, target_);
       group_.gpu_ps = kernel.time_ps;
@@ -186,6 +187,14 @@ class GroupCoster {
         group_.dma_ps() == 0 && std::all_of(group_.engine_ps.begin(), group_.engine_ps.end(),
                                             [](int64_t ps) { return ps == 0; });
     if (idle) group_.engine_ps[1] = duration_ps(core.min_cycles, clocks[1]);
+  }
+
+  void finish_tpu() {
+    for (const Member& member : plan_.units[size_t(unit_)].members) {
+      group_.engine_ps[0] += tpu_matrix_ps(*member.cost, target_);
+    }
+    const int64_t least_ps = target_.chip.tpu.fusion_ps;
+    if (std::max(group_.engine_ps[0], group_.dma_ps()) < least_ps) group_.engine_ps[1] = least_ps;
   }
 
   const Plan& plan_;
@@ -231,7 +240,7 @@ const Member& anchor_of(const Unit& unit) {
 
 // The longest engine alone.
 void set_bound(Op& op, const GroupCost& group, const Target& target) {
-  if (!target.is_neuron()) {
+  if (target.is_gpu()) {
     op.bound_ps = group.gpu_ps;
     op.bound = group.gpu_bound;
     return;

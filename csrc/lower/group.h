@@ -13,7 +13,8 @@
 namespace trnsim::lower {
 
 struct GroupCost {
-  // ps of each engine of one core, in the order tensor, vector, scalar, gpsimd.
+  // ps of each engine of one core, in the order tensor, vector, scalar, gpsimd. On a TPU the first
+  // are its matrix units, and the second what a fusion takes at least.
   std::array<int64_t, 4> engine_ps{};
   int64_t load_weights_ps = 0, load_ps = 0, store_ps = 0;  // DMA; their sum is exact
   int64_t host_link_ps = 0;  // the part of the link to the host; no DMA of the group is shorter
@@ -38,6 +39,11 @@ struct GpuKernel {
   int64_t time_ps = 0;
   QueueKind bound = QueueKind::vector;
 };
+// Fused attention at the rate of the kernel that is used.
+int64_t attention_ps(const AttentionShape& shape, const Cost& cost,
+                     const machine::AttentionKernels& kernels);
+// What an op takes on the matrix units of a TPU.
+int64_t tpu_matrix_ps(const Cost& cost, const Target& target);
 GpuKernel gpu_kernel(const Cost& cost, int64_t bytes, const Target& target);
 
 }  // namespace trnsim::lower

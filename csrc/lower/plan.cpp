@@ -53,7 +53,7 @@ class Planner {
       case RecordKind::marker:
         if (record.payload == int32_t(MarkerKind::optimizer_begin) ||
             record.payload == int32_t(MarkerKind::optimizer_end)) {
-          end_graph();
+          if (!options_.whole_graphs) end_graph();
         }
         return;
     }
@@ -133,7 +133,7 @@ class Planner {
       return;
     }
     if (record.region != region_) {
-      end_graph();
+      if (!options_.whole_graphs) end_graph();
       region_ = record.region;
     }
     Member member;
@@ -334,11 +334,16 @@ Plan plan_step(const workload::Workload& workload, const workload::Step& step,
 }
 
 bool stays_on_chip(const Plan& plan, const Value& value, int32_t reader, const Target& target) {
-  if (!target.is_neuron() || value.producer < 0 || value.producer + 1 != reader) return false;
+  if (target.is_gpu() || value.producer < 0 || value.producer + 1 != reader) return false;
   const Unit &from = plan.units[size_t(value.producer)], &to = plan.units[size_t(reader)];
   if (from.kind != UnitKind::ops || to.kind != UnitKind::ops || from.graph != to.graph ||
       from.phase != to.phase) {
     return false;
+  }
+  if (target.is_tpu()) {
+    const machine::Tpu& tpu = target.chip.tpu;
+    const Rational vmem = Rational::of(tpu.vmem_bytes, target.ranks_per_chip);
+    return !(tpu.vmem_resident_fraction * vmem < Rational{value.bytes, 1});
   }
   const machine::NeuronCore& core = target.core();
   const int64_t partition_bytes = ceil_div(value.bytes, core.partitions * target.cores);

@@ -66,6 +66,7 @@ struct PlanOptions {
   bool fuse_regions = false;   // all the same where a compiler saw it: in compiled regions
   bool anchors_alone = false;  // products take no epilogue: they are a library's kernels
   bool graph_per_op = false;   // else a graph ends at host reads, optimizers and mode changes
+  bool whole_graphs = false;   // only at host reads
   int64_t sbuf_partition_bytes = 0;
   int64_t collective_streams = 0;  // 0 = one a group
 };
@@ -76,7 +77,7 @@ Plan plan_step(const workload::Workload& workload, const workload::Step& step,
                const PlanOptions& options);
 
 // A value stays on the chip between two units when its reader is the next unit of the same graph
-// and phase, and it takes no more than a share of the SBUF.
+// and phase, and it takes no more than a share of the SBUF, or of a TPU's VMEM.
 bool stays_on_chip(const Plan& plan, const Value& value, int32_t reader, const Target& target);
 
 // Queue of the collectives of a group slot.

@@ -25,6 +25,16 @@ Target make_target(const machine::Machine& machine, int64_t ranks_per_chip) {
   return target;
 }
 
+int64_t Target::launch_ps() const {
+  if (is_gpu()) return chip.gpu.host_launch_ps;
+  return is_tpu() ? chip.tpu.launch_ps : core().launch_ps;
+}
+
+int64_t Target::collective_streams() const {
+  if (is_gpu()) return chip.gpu.collective_streams;
+  return is_tpu() ? chip.tpu.collective_streams : core().collective_streams;
+}
+
 void Registry::add(const Rule& rule) {
   TRN_CHECK(rules_.emplace(rule.op, rule).second, lower, "op '" + rule.op + "' has two cost rules",
             "register it once");

@@ -22,7 +22,7 @@ class Parts {
   Parts(const machine::Machine& machine, const machine::Placement& placement)
       : placement_(placement),
         torus_(machine::used_torus(machine, placement.chips)),
-        pod_chips_(machine::pod_chips(machine)) {}
+        pod_chips_(machine::pod_chips(machine, placement.chips)) {}
 
   // None when the phase has other senders.
   std::vector<Ranks> of(const PhaseTemplate& phase, const Ranks& group) const {

@@ -135,11 +135,12 @@ void add_dtype_guesses(Program& program, const Plan& plan, const Target& target)
     }
   }
   for (const std::string& dtype : dtypes) {
-    const bool is_neuron = target.is_neuron();
+    const bool is_gpu = target.is_gpu();
     program.guesses.push_back(
-        {dtype + " products", is_neuron ? "as float32" : "at the vector units' rate of float32",
-         is_neuron ? "the tensor engine has none: what the compiler makes of them is not published"
-                   : "the machine file gives no rate of " + dtype});
+        {dtype + " products", is_gpu ? "at the vector units' rate of float32" : "as float32",
+         target.is_neuron()
+             ? "the tensor engine has none: what the compiler makes of them is not published"
+             : "the machine file gives no rate of " + dtype});
   }
 }
 
@@ -158,6 +159,11 @@ void add_guesses(Program& program, const Plan& plan, const workload::Workload& w
                               : Guess{"eager launches", "one executable an op",
                                       "the cost of an eager op on Trainium is not published"});
   }
+  if (target.is_tpu()) {
+    program.guesses.push_back(
+        {"fusion", "greedy inside a phase",
+         "XLA's own fusion differs in places: pointwise ops and ops on rows join one product"});
+  }
   if (target.is_neuron() && !program.calls.empty() && target.ranks_per_chip == 1) {
     const auto& core = target.core();
     program.guesses.push_back(
@@ -169,7 +175,7 @@ void add_guesses(Program& program, const Plan& plan, const workload::Workload& w
   std::set<std::string> unknown, given;
   bool copies_host = false, is_uneven = false, shifts = false, fuses_regions = false;
   for (const Unit& unit : plan.units) {
-    fuses_regions |= unit.fused && !target.is_neuron();
+    fuses_regions |= unit.fused && target.is_gpu();
     if (unit.kind == UnitKind::call) {
       const workload::Call& call = workload.calls[size_t(unit.call)];
       const bool is_shift = shift_of(call.splits, own_index(workload, call)) >= 0;
@@ -213,6 +219,17 @@ void add_guesses(Program& program, const Plan& plan, const workload::Workload& w
   }
 }
 
+// A job that leaves chips of its pods to others.
+void add_placement_guess(Program& program, const machine::Machine& machine,
+                         const machine::Placement& placement) {
+  const int64_t pod = machine::pod_chips(machine);
+  const int64_t each = machine::pod_chips(machine, placement.chips);
+  if (each == placement.chips || each == pod) return;
+  program.guesses.push_back({"chips of each pod",
+                             std::to_string(each) + " of " + std::to_string(pod) + " are used",
+                             "a job of several pods takes so many of each: scale_up.job_chips"});
+}
+
 }  // namespace
 
 Program lower_step(const workload::Workload& workload, const workload::Step& step,
@@ -223,12 +240,12 @@ Program lower_step(const workload::Workload& workload, const workload::Step& ste
       lower, "the step lies outside the Workload");
   const Level level = level_of(options.stack, machine);
   const Target target = make_target(machine, placement.ranks_per_chip);
-  const int64_t collective_streams = target.is_neuron() ? machine.chip.neuron.collective_streams
-                                                        : machine.chip.gpu.collective_streams;
+  const int64_t collective_streams = target.collective_streams();
   const std::vector<Cost> costs = costs_of(workload, step, target);
   PlanOptions plan_options;
   plan_options.fuse = level == Level::fused;
   plan_options.graph_per_op = level == Level::eager_graphs;
+  plan_options.whole_graphs = target.is_tpu();  // XLA compiles the optimizer into the step
   // A row that a GPU's kernel does not hold is read again from its cache, not from the HBM.
   plan_options.sbuf_partition_bytes = target.is_neuron() ? machine.chip.neuron.sbuf_partition_bytes
                                                          : std::numeric_limits<int64_t>::max();
@@ -255,6 +272,7 @@ Program lower_step(const workload::Workload& workload, const workload::Step& ste
   }
   program.peak_dtype = peak_dtype(program);
   add_guesses(program, plan, workload, target, level);
+  add_placement_guess(program, machine, placement);
   check_program(program);
   return options.step_mode ? in_steps(program, machine, placement) : program;
 }

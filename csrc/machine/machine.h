@@ -37,7 +37,8 @@ struct Figure {
   bool operator==(const Figure&) const = default;
 };
 
-enum class Architecture : uint8_t { neuroncore, gpu };
+enum class Architecture : uint8_t { neuroncore, gpu, tpu };
+const char* architecture_name(Architecture architecture);
 
 // Peak rates by PyTorch dtype name ("tf32" beside them), dense, FLOP/s per chip. `published` is
 // what MFU divides by; `physical` bounds a kernel (equal to published where nothing else is known,
@@ -60,6 +61,9 @@ struct NeuronCore {
   int64_t moving_max = 0;                       // moving columns of a matmul instruction: 512
   int64_t min_cycles = 0;                       // of any instruction: 64
   int64_t tensor_fp32_factor = 0;               // fp32 matmul costs this many times bf16: 4
+  int64_t tensor_fp8_speedup = 1;   // rows of fp8 that a pass contracts, over those of bf16: 2
+  int64_t narrow_copy_speedup = 1;  // of tensor_copy and tensor_scalar on 16-bit data: 4
+  int64_t narrow_activation_speedup = 1;                // of activation on 16-bit data
   int64_t gpsimd_start_cycles = 0, dynamic_cycles = 0;  // 150, 600
   int64_t sbuf_partition_bytes = 0;                     // usable per partition
   int64_t psum_partition_bytes = 0;
@@ -78,29 +82,51 @@ struct NeuronCore {
   int64_t collective_streams = 0;   // per rank
 };
 
-// NVIDIA: roofline with tile and wave quantisation.
-struct AttentionRate {  // rate = peak_flops_inf * S / (S + half_length)
+// Fused attention over S keys runs at flops_inf * S / (S + half_length).
+struct AttentionRate {
   int64_t head_size = 0;
   bool causal = false, backward = false;
   Rational flops_inf;
   int64_t half_length = 0;
 };
+// By name, "flash2"; a file may have several, and names the one that is used.
+struct AttentionKernels {
+  std::map<std::string, std::vector<AttentionRate>> rates;
+  std::string used;
+};
+
+// NVIDIA: roofline with tile and wave quantisation.
 struct Gpu {
   int64_t multiprocessors = 0;
   int64_t tile_rows = 0, tile_columns = 0;          // of a GEMM tile: 128 x 256
   std::map<std::string, Rational> gemm_efficiency;  // by dtype, of the physical peak
   Rational vector_flops;                            // fp32 non-tensor peak
-  std::vector<AttentionRate> attention;
+  AttentionKernels attention;
   int64_t kernel_ps = 0;           // shortest kernel on the device
   int64_t host_launch_ps = 0;      // host side, per eager op
   int64_t collective_streams = 0;  // per rank; 0 = one per process group
 };
 
+// Google: roofline with operands padded to the matrix unit; a compiled graph, as on Trainium.
+struct Tpu {
+  int64_t cores = 0;                                // TensorCores, the most ranks of a chip
+  int64_t mxu = 0;                                  // contraction and columns are padded to it: 128
+  int64_t sublanes = 0;                             // rows are padded to it: 8
+  int64_t vmem_bytes = 0;                           // of the chip
+  Rational vmem_resident_fraction;                  // that an intermediate may take to stay
+  std::map<std::string, Rational> gemm_efficiency;  // by dtype, of the physical peak
+  AttentionKernels attention;
+  int64_t fusion_ps = 0;  // shortest fusion on the device
+  int64_t launch_ps = 0;  // one executable (graph) launch
+  int64_t collective_streams = 0;
+};
+
 // The collective library's constants. A step's latency, in ps, contains the hop to a neighbour.
 // Efficiencies are shares of a link's bandwidth. "neuron" has all but base_ps and those of
-// multicast; "nccl" has these, ring_step_ps and link_efficiency.
+// multicast; "nccl" has these, ring_step_ps and link_efficiency; "tpu" has the latter two, and
+// in_chip_copy_Bps where ranks share a chip.
 struct Collectives {
-  std::string library;  // "neuron" or "nccl"
+  std::string library;  // "neuron", "nccl" or "tpu"
   int64_t mesh_step_ps = 0, rdh_step_ps = 0, kanga_step_ps = 0, ring_step_ps = 0;
   Rational mesh_efficiency, rdh_efficiency, link_efficiency;
   Rational in_chip_copy_Bps;  // per logical core
@@ -125,6 +151,7 @@ struct Chip {
   Hbm hbm;
   NeuronCore neuron;  // when architecture is neuroncore
   Gpu gpu;            // when architecture is gpu
+  Tpu tpu;            // when architecture is tpu
   Collectives collectives;
   std::vector<int64_t> ranks_per_chip_allowed;  // ascending, {1, 4, 8}; the first is the default
   // While a collective moves data on the chip; rounded to nearest, at least 1. Full where the file
@@ -132,10 +159,20 @@ struct Chip {
   EngineSpeeds interference = kFullSpeeds;
   // What people call its engines, by our word: {"tensor", "tensor cores"}.
   std::map<std::string, std::string> engine_names;
+
+  // Of the architecture; null on a NeuronCore, where attention has formulas.
+  const AttentionKernels* attention() const;
 };
 
 // The network inside a pod.
 enum class ScaleUp : uint8_t { torus, one_switch, hypercube };
+
+// A part of the torus that a job may have to itself, as a box of its own.
+struct Slice {
+  std::array<int64_t, 3> extent{1, 1, 1};
+  std::array<bool, 3> wraps{};  // which axes close to rings
+  int64_t chips() const { return extent[0] * extent[1] * extent[2]; }
+};
 
 struct Server {
   int64_t chips = 0;       // chips of one server
@@ -168,12 +205,15 @@ struct Machine {
   ScaleUp scale_up = ScaleUp::torus;
   std::array<int64_t, 3> torus{1, 1, 1};     // chips per axis X, Y, Z
   std::array<Rational, 3> torus_axis_Bps{};  // one link, one direction
+  std::vector<Slice> slices;                 // ascending; empty: the first chips of the torus
+  int64_t switch_chips = 0;                  // on the switch of a pod; 0 = those of one server
   Rational switch_port_Bps;                  // one chip, one direction
   bool switch_multicasts = false;            // and reduces: a byte goes up and down once a member
   int64_t hypercube_axes = 0;                // 2^axes chips
   Rational hypercube_Bps;                    // one link, one direction
   int64_t hop_ps = 0;                        // of one hop; lower says which phases add it
   Fabric fabric;
+  int64_t job_chips = 0;             // of each pod, of a job of several pods; 0 = all
   Rational price_per_chip_hour_usd;  // 0 = unknown
   int64_t instance_chips = 0;        // that are rented together; 0 = unknown
   Rational power_per_chip_W;         // all-in (the server's share with it); 0 = unknown

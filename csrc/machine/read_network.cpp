@@ -4,6 +4,7 @@
 // The figures of the networks: inside a pod (server, scale_up) and, where a file has one, between
 // pods (fabric).
 #include <algorithm>
+#include <sstream>
 
 #include "machine/reader.h"
 #include "machine/topology.h"
@@ -14,6 +15,46 @@ namespace {
 using enum Dimension;
 
 constexpr int64_t kMostChips = 1'000'000;
+
+// "4*": an extent, and whether the axis closes. False for anything else.
+bool parse_axis(const std::string& text, int64_t& extent, bool& wraps) {
+  wraps = text.ends_with("*");
+  const std::string digits = wraps ? text.substr(0, text.size() - 1) : text;
+  if (digits.empty() || digits.size() > 6) return false;
+  if (digits.find_first_not_of("0123456789") != std::string::npos) return false;
+  extent = std::stoll(digits);
+  return extent > 0;
+}
+
+// "8x16*", of one to three axes that fit the torus.
+bool parse_slice(const std::string& text, const Machine& machine, Slice& slice) {
+  size_t axis = 0;
+  std::istringstream parts(text);
+  for (std::string part; std::getline(parts, part, 'x'); ++axis) {
+    if (axis == 3 || !parse_axis(part, slice.extent[axis], slice.wraps[axis])) return false;
+    if (slice.extent[axis] > machine.torus[axis]) return false;
+  }
+  return axis > 0;
+}
+
+// "2x2 2x4 8x16*": by their chips, ascending, one of each number.
+void read_slices(Reader& reader, Machine& machine) {
+  const std::string key = "scale_up.slices";
+  std::istringstream texts(reader.word(key));
+  for (std::string text; texts >> text;) {
+    Slice slice;
+    if (!parse_slice(text, machine, slice)) {
+      reader.fail(key, "has the part '" + text + "', which is no box in the torus",
+                  "write shapes such as 4x4 or 8x16*, where * marks an axis that closes");
+    }
+    if (!machine.slices.empty() && slice.chips() <= machine.slices.back().chips()) {
+      reader.fail(key, "is not ascending at '" + text + "'",
+                  "write the shapes by their chips, one of each number");
+    }
+    machine.slices.push_back(slice);
+  }
+  if (machine.slices.empty()) reader.fail(key, "is empty", "write shapes such as 4x4");
+}
 
 void read_torus(Reader& reader, Machine& machine) {
   int64_t chips = 1;
@@ -37,6 +78,7 @@ void read_torus(Reader& reader, Machine& machine) {
     reader.fail("server.chips", "does not divide the torus of " + std::to_string(chips) + " chips",
                 "change it, or scale_up.chips_x, _y, _z");
   }
+  if (reader.has("scale_up.slices")) read_slices(reader, machine);
 }
 
 void read_hypercube(Reader& reader, Machine& machine) {
@@ -57,6 +99,37 @@ bool read_choice(Reader& reader, const std::string& key, const std::string& yes,
   return reader.word(key, {yes, no}) == yes;
 }
 
+// Servers that share one switch; without the figure each has its own.
+void read_switch_chips(Reader& reader, Machine& machine) {
+  const std::string key = "scale_up.chips";
+  const int64_t server = machine.server.chips;
+  if (!reader.has(key)) return;
+  machine.switch_chips = reader.whole(key, number);
+  if (machine.switch_chips > kMostChips || (server > 0 && machine.switch_chips % server != 0)) {
+    reader.fail(key, "is not as many servers of " + std::to_string(server) + " chips",
+                "write a multiple of server.chips");
+  }
+}
+
+void read_job_chips(Reader& reader, Machine& machine) {
+  const std::string key = "scale_up.job_chips";
+  if (!reader.has(key) && machine.slices.empty()) return;
+  machine.job_chips = reader.whole(key, number);
+  const int64_t pod = pod_chips(machine);
+  if (machine.job_chips == 0 || pod == 0) return;
+  const auto& slices = machine.slices;
+  const bool is_slice = std::any_of(slices.begin(), slices.end(), [&](const Slice& slice) {
+    return slice.chips() == machine.job_chips;
+  });
+  const int64_t server = std::max<int64_t>(1, machine.server.chips);
+  const bool fits = slices.empty() ? machine.job_chips % server == 0 : is_slice;
+  if (machine.job_chips > pod || !fits) {
+    reader.fail(key, "is no part of a pod that a job can have",
+                slices.empty() ? "write whole servers, at most " + std::to_string(pod)
+                               : "write the chips of one of scale_up.slices");
+  }
+}
+
 void read_scale_up(Reader& reader, Machine& machine) {
   const std::string kind = reader.deciding_word("scale_up.kind", {"torus", "switch", "hypercube"});
   machine.server.chips = reader.whole("server.chips", number);
@@ -75,7 +148,9 @@ void read_scale_up(Reader& reader, Machine& machine) {
     if (machine.server.chips > kMostChips) {
       reader.fail("server.chips", "is too many", "write at most 1000000");
     }
+    read_switch_chips(reader, machine);
   }
+  read_job_chips(reader, machine);
 }
 
 // radix = down + up, oversubscription = down/up.
@@ -101,7 +176,7 @@ SwitchTier read_tier(Reader& reader, const std::string& prefix) {
 void check_reach(Reader& reader, const Machine& machine) {
   const Fabric& fabric = machine.fabric;
   const SwitchTier& edge = fabric.has_tor ? fabric.tor : fabric.leaf;
-  const int64_t server = machine.server.chips, pod = pod_chips(machine);
+  const int64_t server = machine.server.chips, pod = chips_of_each_pod(machine);
   if (fabric.pods == 0 || fabric.rails == 0 || server == 0 || edge.down_ports == 0) return;
   if (server % fabric.rails != 0) {
     reader.fail("fabric.rails",

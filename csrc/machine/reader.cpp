@@ -144,6 +144,28 @@ std::vector<std::string> Reader::children(const std::string& prefix) const {
   return parts;
 }
 
+std::map<std::string, Rational> Reader::by_dtype(const std::string& prefix, Dimension dimension,
+                                                 Range range) {
+  static const std::vector<std::string> kDtypes = {
+      "bfloat16",        "float16",       "tf32",        "float32",
+      "float64",         "float8_e4m3fn", "float8_e5m2", "float8_e4m3fnuz",
+      "float8_e5m2fnuz", "int8",          "mxfp8",       "nvfp4"};
+  std::map<std::string, Rational> values;
+  for (const std::string& dtype : children(prefix)) {
+    const std::string key = prefix + "." + dtype;
+    if (std::find(kDtypes.begin(), kDtypes.end(), dtype) == kDtypes.end()) {
+      const std::string near = nearest(dtype, kDtypes);
+      fail(key, "is not of a dtype",
+           near.empty() ? "write a PyTorch dtype, or tf32" : "did you mean " + near + "?");
+    }
+    values[dtype] = rational(key, dimension, range);
+  }
+  for (const char* dtype : {"bfloat16", "float32"}) {
+    if (values.count(dtype) == 0) rational(prefix + "." + dtype, dimension, range);
+  }
+  return values;
+}
+
 void Reader::finish() const {
   for (const Figure& figure : in_order_) {
     if (asked_.count(figure.key) != 0) continue;

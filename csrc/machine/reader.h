@@ -33,6 +33,9 @@ class Reader {
   bool has(const std::string& key) const { return figures_.count(key) != 0; }
   // Last parts of the keys "prefix.<one part>", in the file's order.
   std::vector<std::string> children(const std::string& prefix) const;
+  // The figures "prefix.<dtype>", of which bfloat16 and float32 have to be there.
+  std::map<std::string, Rational> by_dtype(const std::string& prefix, Dimension dimension,
+                                           Range range);
   // "<machine>: <key> = <value> <unit> <problem>" with the hint.
   [[noreturn]] void fail(const std::string& key, const std::string& problem,
                          const std::string& hint) const;
@@ -49,6 +52,11 @@ class Reader {
   std::vector<std::string> missing_;
 };
 
+// What the chip's architecture has, and its collective library.
+void read_compute(Reader& reader, Chip& chip);
+void read_collectives(Reader& reader, Chip& chip);
+// What NCCL takes in a switch that multicasts; after the network.
+void read_multicast(Reader& reader, Machine& machine);
 // Server, scale-up and fabric of the machine.
 void read_network(Reader& reader, Machine& machine);
 

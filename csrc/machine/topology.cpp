@@ -44,7 +44,7 @@ std::string Piece::switch_name(int32_t) const { return {}; }
 Topology::Topology(const Machine& machine, int64_t chips, const Conditions& conditions)
     : machine_name_(machine.name) {
   check_chip_count(machine, chips);
-  pod_chips_ = std::min(chips, machine::pod_chips(machine));
+  pod_chips_ = machine::pod_chips(machine, chips);
   pod_count_ = chips / pod_chips_;
   pod_ = make_pod(machine, pod_chips_);
   pod_switches_ = pod_->switch_count();

@@ -6,8 +6,11 @@
 //
 // Chips of a pod are joined by one network (torus.cpp, hypercube.cpp, switch.cpp), and every pod is
 // the same; pods are joined by a fabric (clos.cpp). Chip id = ((pod*Z + z)*Y + y)*X + x. The first
-// N chips are used: within a server, whole servers or whole pods. A route inside a pod stays there;
-// a route between pods goes from the chip's own NIC over the fabric to the other chip's.
+// N chips are used: within a server, whole servers or whole pods. Where a machine cuts its torus
+// into slices, X, Y and Z are those of the slice of N chips, which then is all that there is of the
+// pod. A job of several pods may take a part of each (Machine::job_chips), and chips are numbered
+// as if there were no others. A route inside a pod stays there; a route between pods goes from the
+// chip's own NIC over the fabric to the other chip's.
 //
 // A node is a chip (>= 0) or a switch (< 0: -1, -2, ...; each pod's switch first, then the
 // fabric's). Links are numbered pod by pod, then the fabric's, and hold no text: link and link_name
@@ -157,6 +160,10 @@ std::unique_ptr<Topology> make_topology(const Machine& machine, int64_t chips,
                                         const Conditions& conditions);
 // Chips of a whole pod: the torus, the hypercube, or what is on the switch.
 int64_t pod_chips(const Machine& machine);
+// Of each pod, in a job of several pods: Machine::job_chips, or all.
+int64_t chips_of_each_pod(const Machine& machine);
+// Of one pod, in a job of `chips` chips: all of them if it is in one pod.
+int64_t pod_chips(const Machine& machine, int64_t chips);
 // Chips of all its pods.
 int64_t max_chips(const Machine& machine);
 // All chip counts that make_topology takes, ascending.
@@ -164,11 +171,13 @@ std::vector<int64_t> legal_chip_counts(const Machine& machine);
 // Throws MachineError, with the reason and the nearest legal counts, unless the machine takes
 // `chips` chips.
 void check_chip_count(const Machine& machine, int64_t chips);
-// Extents of the box that the first `chips` chips span in a pod, {1,1,1} unless it is a torus.
+// Extents of the box that `chips` chips span in a pod: their slice, or what the first chips of the
+// torus take; {1,1,1} unless it is a torus.
 std::array<int64_t, 3> used_torus(const Machine& machine, int64_t chips);
 // Whether the box is full, so that every line along an axis has all its chips.
 bool fills_used_torus(const Machine& machine, int64_t chips);
-// Whether lines along the axis close to rings: the whole extent is used and there is more than one.
+// Whether lines along the axis close to rings: as the slice says, or if the whole extent is used
+// and there is more than one.
 bool axis_wraps(const Machine& machine, int64_t chips, int axis);
 
 struct Placement {

@@ -1,7 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 // SPDX-FileCopyrightText: The trnsim authors
 //
-// Torus of up to three axes, of which the first chips are present. Routes go by dimension order X,
+// Torus of up to three axes, of which the first chips are present, or a slice of it, which is all
+// there and of which some axes are lines. Routes go by dimension order X,
 // Y, Z, each axis the shorter way round; a tie at half a ring goes + from even and - from odd
 // coordinates. A link is there if both its chips are, so absent neighbours leave a line without
 // wrap. A ring of two has one link in each direction between its chips, not two. Links are found
@@ -30,6 +31,10 @@ class Torus final : public Piece {
  public:
   Torus(const Machine& machine, int64_t chips) : extents_(machine.torus) {
     chip_count_ = chips;
+    if (!machine.slices.empty()) {  // a box of its own
+      extents_ = used_torus(machine, chips);
+      for (int axis = 0; axis < 3; ++axis) closes_[size_t(axis)] = axis_wraps(machine, chips, axis);
+    }
     for (size_t axis = 0; axis < 3; ++axis) rates_[axis] = link_rate(machine.torus_axis_Bps[axis]);
     link_of_.assign(size_t(chips) * 6, -1);
     ends_.reserve(size_t(chips) * 6);
@@ -115,8 +120,16 @@ class Torus final : public Piece {
   void add_link(int32_t chip, int axis, int direction) {
     const int64_t other = neighbour(chip, axis, direction);
     if (other == chip || other >= chip_count_) return;
+    if (!closes_[size_t(axis)] && extents_[size_t(axis)] > 2 && goes_round(chip, axis, direction)) {
+      return;
+    }
     link_of(chip, axis, direction) = int32_t(ends_.size());
     ends_.push_back({chip, int32_t(other), uint8_t(axis), uint8_t(direction)});
+  }
+
+  bool goes_round(int64_t chip, int axis, int direction) const {
+    const int64_t last = extents_[size_t(axis)] - 1;
+    return coordinate(chip, axis) == (direction == kPlus ? last : 0);
   }
 
   // The way round a full ring: the shorter; at half a ring + from even and - from odd coordinates.
@@ -155,6 +168,7 @@ class Torus final : public Piece {
   }
 
   std::array<int64_t, 3> extents_;
+  std::array<bool, 3> closes_{true, true, true};
   std::array<int64_t, 3> rates_{};
   std::vector<End> ends_;         // by link
   std::vector<int32_t> link_of_;  // [chip][axis][direction], -1 = none

@@ -25,6 +25,9 @@ constexpr Input kInputs[] = {
     {"chip.neuroncore.tensor_small_tile_efficiency", "tensor", false},
     {"chip.gpu.gemm_efficiency.*", "tensor", false},
     {"chip.gpu.attention.*", "attention", false},
+    {"chip.tpu.gemm_efficiency.*", "tensor", false},
+    {"chip.tpu.attention.*", "attention", false},
+    {"chip.tpu.vmem_resident_fraction", "on-chip memory", false},
     {"chip.neuroncore.vector_*", "vector", false},
     {"chip.gpu.vector_rate", "vector", false},
     {"chip.neuroncore.scalar_clock", "scalar", false},
@@ -52,6 +55,8 @@ constexpr Input kInputs[] = {
     {"chip.neuroncore.launch_latency", "launch", true},
     {"chip.gpu.host_launch_latency", "launch", true},
     {"chip.gpu.kernel_latency", "launch", true},
+    {"chip.tpu.launch_latency", "launch", true},
+    {"chip.tpu.fusion_latency", "launch", true},
     {"chip.neuroncore.fill_latency", "fill and drain", true},
     {"chip.neuroncore.drain_latency", "fill and drain", true},
 };

@@ -117,11 +117,11 @@ std::optional<int64_t> data_parallel_degree(const CaseRole& role, int64_t replic
   const int64_t context = context_degree(workload);  // ranks of it have parts of the same samples
   if (context > 1 && *reduced % context == 0) *reduced /= context;
   const std::string over = *reduced == replicas ? "all" : std::to_string(*reduced);
-  guesses.push_back({"data-parallel degree", std::to_string(*reduced),
-                     *reduced == 1
-                         ? "ranks exchange activations and no gradients: all work on the same data"
-                         : "gradients are reduced over " + over +
-                               " ranks: each is taken to have its own data"});
+  guesses.push_back(
+      {"data-parallel degree", std::to_string(*reduced),
+       *reduced == 1
+           ? "ranks exchange activations and no gradients: all work on the same data"
+           : "gradients are reduced over " + over + " ranks: each is taken to have its own data"});
   return reduced;
 }
 
@@ -221,7 +221,7 @@ void add_memory(const Case& of, const machine::Machine& machine, Projection& pro
   projection.memory_capacity_bytes = machine::rank_memory_bytes(machine, ranks_per_chip);
   projection.memory_reserved_bytes = machine.chip.hbm.reserved_bytes / ranks_per_chip;
   projection.fits = peak.allocated_bytes <= projection.memory_capacity_bytes;
-  projection.memory_is_upper_bound = machine.chip.architecture == machine::Architecture::neuroncore;
+  projection.memory_is_upper_bound = machine.chip.architecture != machine::Architecture::gpu;
 }
 
 }  // namespace trnsim::project

@@ -36,6 +36,13 @@ class DeviceProperties:
 
 _chosen: DeviceProperties | None = None
 
+# The figure that counts the cores of a chip, by its architecture.
+_CORES = {
+    "neuroncore": "chip.neuroncore.cores",
+    "gpu": "chip.gpu.multiprocessors",
+    "tpu": "chip.tpu.cores",
+}
+
 
 def properties_of(machine: Machine, ranks_per_chip: int = 0) -> DeviceProperties:
     """The properties of a rank's device when `ranks_per_chip` ranks share a chip of `machine`.
@@ -45,7 +52,7 @@ def properties_of(machine: Machine, ranks_per_chip: int = 0) -> DeviceProperties
     memory = machine.rank_memory_bytes(ranks_per_chip)
     sharers = ranks_per_chip or machine.ranks_per_chip_allowed[0]
     is_neuron = machine.architecture == "neuroncore"
-    key = "chip.neuroncore.cores" if is_neuron else "chip.gpu.multiprocessors"
+    key = _CORES[machine.architecture]
     cores = next(int(figure.value) for figure in machine.figures if figure.key == key)
     generation = re.search(r"\d+", machine.chip_name)
     return DeviceProperties(

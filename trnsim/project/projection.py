@@ -342,7 +342,7 @@ def _job_of(
 
 
 def _holders(ranks: int) -> str:
-    """ ", which h100-efa, rainier or trn2-ultra can hold": machines of ours, one rank a chip."""
+    """ ", which trn2-ultra, v100, a100 or others can hold": the smallest of ours, a rank a chip."""
     from trnsim import machine as machines
     from trnsim.errors import MachineError
 
@@ -353,8 +353,11 @@ def _holders(ranks: int) -> str:
             machines.topology(machine, machines.placement(machine, ranks=ranks).chips)
         except MachineError:
             continue
-        names.append(name)
-    return f", which {' or '.join(names)} can hold" if names else ""
+        names.append((machine.max_chips, name))
+    listed = [name for _, name in sorted(names)[:3]] + ["others"] * (len(names) > 3)
+    if len(listed) < 2:
+        return f", which {listed[0]} can hold" if listed else ""
+    return f", which {', '.join(listed[:-1])} or {listed[-1]} can hold"
 
 
 def _project(

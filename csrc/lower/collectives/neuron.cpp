@@ -172,7 +172,7 @@ bool has_cycles(const GroupShape& shape, const Machine& machine) {
   if (machine.scale_up != machine::ScaleUp::torus || !is_regular_box(shape)) return false;
   for (size_t axis = 0; axis < 3; ++axis) {
     const int64_t n = shape.extent[axis];
-    if (n > 1 && (n < 3 || n != machine.torus[axis])) return false;
+    if (n > 1 && (n < 3 || !shape.is_closed_axis[axis])) return false;
   }
   return shape.chips > 1;
 }

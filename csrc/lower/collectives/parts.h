@@ -96,6 +96,11 @@ Phases cycle_broadcast(int64_t bytes, const GroupShape& shape, const machine::Ma
 Phases inside_chip(int64_t bytes, const GroupShape& shape, const machine::Machine& machine);
 bool is_one_chip(const GroupShape& shape, const machine::Machine& machine);
 
+// tpu.cpp: the torus of TPUs, as far as it differs.
+Names tpu_names(const GroupShape& shape);
+// A reduce-scatter over all axes of the group at once.
+Phases tpu_axes(int64_t bytes, const GroupShape& shape, const machine::Machine& machine);
+
 // all_to_all.cpp
 Names exchange_names(const Site& site);
 Phases exchange_phases(const std::string& name, int64_t bytes, const std::vector<int64_t>& splits,

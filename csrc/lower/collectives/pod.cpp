@@ -18,6 +18,12 @@ bool multicasts(const Machine& machine) {
   return machine.scale_up == machine::ScaleUp::one_switch && machine.switch_multicasts;
 }
 
+bool is_tpu(const Machine& machine) { return machine.chip.collectives.library == "tpu"; }
+
+Names names_of_torus(const GroupShape& shape, const Machine& machine) {
+  return is_tpu(machine) ? tpu_names(shape) : torus_names(shape);
+}
+
 // Every member reads its share of all others' through the switch, which adds, and writes it back to
 // all, which the switch copies: up every link go the buffer and a share, and so down.
 Phases in_switch(int64_t bytes, const GroupShape& shape, const Machine& machine) {
@@ -63,7 +69,7 @@ Phases inside_chip(int64_t bytes, const GroupShape& shape, const Machine& machin
 Names pod_names(CallKind kind, const GroupShape& shape, const Machine& machine) {
   if (is_one_chip(shape, machine)) return {"direct"};
   if (is_torus(machine)) {
-    Names names = torus_names(shape);
+    Names names = names_of_torus(shape, machine);
     if (is_rooted(kind) && has_cycles(shape, machine)) names.push_back("cycles");
     return names;
   }
@@ -81,7 +87,7 @@ Names pod_choices(CallKind kind, const GroupShape& shape, const Machine& machine
     if (has_cycles(shape, machine)) choices.push_back("cycles");
   }
   if (is_torus(machine)) {
-    add(choices, torus_choices(shape));
+    add(choices, is_tpu(machine) ? Names{tpu_names(shape).front()} : torus_choices(shape));
   } else if (machine.scale_up == machine::ScaleUp::hypercube) {
     add(choices, {"ring", "rdh"});
   } else {
@@ -102,7 +108,9 @@ Phases pod_phases(CallKind kind, const std::string& name, int64_t bytes, const G
   const machine::Collectives& library = machine.chip.collectives;
   if (name == "cycles") return cycle_broadcast(bytes, shape, machine);
   if (is_torus(machine)) {
-    Phases phases = from_scatter(as_all_reduce(kind), torus_scatter(name, bytes, shape, machine));
+    const Phases scatter = name == "axes" ? tpu_axes(bytes, shape, machine)
+                                          : torus_scatter(name, bytes, shape, machine);
+    Phases phases = from_scatter(as_all_reduce(kind), scatter);
     if (!is_rooted(kind) || name != "axis_rings") return phases;
     return faster(torus_broadcast(bytes, shape, machine), std::move(phases), shape, machine);
   }

@@ -40,10 +40,10 @@ Names fabric_names(CallKind kind) {
   return {"hierarchical_ring", "hierarchical_rdh", "hierarchical_tree", "ring"};
 }
 
-// NCCL takes a tree for what it can, Neuron recursive halving and doubling.
+// NCCL takes a tree for what it can, Neuron, and TPUs for want of a source, recursive halving and
+// doubling.
 Names fabric_choices(CallKind kind, const Machine& machine) {
-  if (machine.chip.collectives.library == "neuron")
-    return {"hierarchical_ring", "hierarchical_rdh"};
+  if (machine.chip.collectives.library != "nccl") return {"hierarchical_ring", "hierarchical_rdh"};
   if (kind == CallKind::all_gather || kind == CallKind::reduce_scatter)
     return {"hierarchical_ring"};
   return {"hierarchical_ring", "hierarchical_tree"};

@@ -25,7 +25,7 @@ std::vector<int64_t> ranks_of(const workload::RankPattern& pattern, const Placem
 }
 
 int64_t pod_ranks(const Machine& machine, const Placement& placement) {
-  return machine::pod_chips(machine) * placement.ranks_per_chip;
+  return machine::pod_chips(machine, placement.chips) * placement.ranks_per_chip;
 }
 
 // Members of each pod by their places, in group order.
@@ -60,13 +60,21 @@ void find_box(GroupShape& shape, const std::vector<int64_t>& chips, const Machin
               const Placement& placement) {
   const auto torus = machine::used_torus(machine, placement.chips);
   std::array<std::set<int64_t>, 3> seen;
+  const int64_t of_pod = machine::pod_chips(machine, placement.chips);
   for (const int64_t chip : chips) {
-    const int64_t at = chip % machine::pod_chips(machine);
+    const int64_t at = chip % of_pod;
     seen[0].insert(at % torus[0]);
     seen[1].insert(at / torus[0] % torus[1]);
     seen[2].insert(at / (torus[0] * torus[1]));
   }
-  for (size_t axis = 0; axis < 3; ++axis) shape.extent[axis] = int64_t(seen[axis].size());
+  for (size_t axis = 0; axis < 3; ++axis) {
+    shape.extent[axis] = int64_t(seen[axis].size());
+    shape.is_whole_axis[axis] = shape.extent[axis] == torus[axis];
+    shape.is_closed_axis[axis] =
+        machine.slices.empty()
+            ? shape.extent[axis] == machine.torus[axis]
+            : shape.is_whole_axis[axis] && machine::axis_wraps(machine, placement.chips, int(axis));
+  }
   shape.is_box = shape.extent[0] * shape.extent[1] * shape.extent[2] == shape.chips;
   const int64_t server = machine.server.chips;
   shape.whole_servers = shape.is_box && shape.chips >= server && shape.members_per_chip > 0 &&

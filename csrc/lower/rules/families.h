@@ -65,13 +65,13 @@ class Instructions {
  public:
   Instructions(const Target& target, bool narrow) : core_(target.core()), narrow_(narrow) {}
   int64_t at_least(int64_t cycles) const { return std::max(core_.min_cycles, cycles); }
-  int64_t tensor_scalar(int64_t n) const { return at_least(narrow_ ? ceil_div<int64_t>(n, 4) : n); }
+  int64_t tensor_scalar(int64_t n) const { return quick(n, core_.narrow_copy_speedup); }
   int64_t tensor_tensor(int64_t n) const;                      // add, mul, sub
   int64_t select(int64_t n) const { return at_least(2 * n); }  // divide, compare, predicated copy
   int64_t reduce(int64_t n) const { return at_least(narrow_ ? ceil_div<int64_t>(n, 2) : n); }
   int64_t vector(int64_t n) const { return at_least(n); }
-  int64_t activation(int64_t n) const { return at_least(n); }
-  int64_t activation_reduce(int64_t n) const { return at_least(n) + core_.min_cycles; }
+  int64_t activation(int64_t n) const { return quick(n, core_.narrow_activation_speedup); }
+  int64_t activation_reduce(int64_t n) const { return activation(n) + core_.min_cycles; }
   int64_t gpsimd(int64_t n) const { return core_.gpsimd_start_cycles + n; }
   // bn_stats in pieces of moving_max, then bn_aggr over six numbers a piece.
   int64_t aggregate(int64_t n) const {
@@ -79,6 +79,10 @@ class Instructions {
   }
 
  private:
+  int64_t quick(int64_t n, int64_t speedup) const {
+    return at_least(narrow_ ? ceil_div(n, speedup) : n);
+  }
+
   const machine::NeuronCore& core_;
   bool narrow_;
 };

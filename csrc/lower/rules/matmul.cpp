@@ -54,7 +54,7 @@ GemmPlan plan_gemm(GemmShape shape, DType dtype, const Target& target) {
   const machine::NeuronCore& core = target.core();
   const Split split = split_over_cores(shape.batch, shape.m, shape.n, target);
   const int64_t m = split.rows, n = split.columns, k = shape.k;
-  const int64_t k_tile = core.tensor_rows * (is_fp8(dtype) ? 2 : 1);
+  const int64_t k_tile = core.tensor_rows * (is_fp8(dtype) ? core.tensor_fp8_speedup : 1);
   const int64_t k_tiles = shape.k_tiles > 0 ? shape.k_tiles : ceil_div(k, k_tile);
   const int64_t rows_stationary = tile_cycles(m, n, core);
   const int64_t columns_stationary = tile_cycles(n, m, core);

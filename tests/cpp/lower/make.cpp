@@ -42,6 +42,8 @@ machine::Machine trainium(int64_t planes) {
   core.dge_ps = 600'000;
   core.dge_count = 2;
   core.fill_ps = core.drain_ps = 1'900'000;
+  core.tensor_fp8_speedup = 2;
+  core.narrow_copy_speedup = 4;
   core.vector_tt16_speedup = core.vector_tt32_speedup = {1, 1};
   core.tensor_efficiency = core.tensor_small_tile_efficiency = {1, 1};
   core.sbuf_resident_fraction = Rational::parse("0.4");
@@ -88,9 +90,10 @@ machine::Machine hopper() {
   gpu.tile_columns = 256;
   gpu.gemm_efficiency["bfloat16"] = gpu.gemm_efficiency["float32"] = Rational::parse("0.82");
   gpu.vector_flops = Rational::parse("67e12");
-  gpu.attention = {{128, false, false, Rational::parse("655e12"), 206},
-                   {128, true, false, Rational::parse("640e12"), 610},
-                   {128, false, true, Rational::parse("580e12"), 428}};
+  gpu.attention.used = "flash3";
+  gpu.attention.rates["flash3"] = {{128, false, false, Rational::parse("655e12"), 206},
+                                   {128, true, false, Rational::parse("640e12"), 610},
+                                   {128, false, true, Rational::parse("580e12"), 428}};
   gpu.kernel_ps = 1'000'000;
   gpu.host_launch_ps = 5'000'000;
   gpu.collective_streams = 0;

@@ -43,8 +43,9 @@ inline std::vector<Figure> gpu_figures(int chips = 8) {
   set(f, "chip.gpu.collective_streams", "0", "1");
   set(f, "chip.gpu.gemm_efficiency.bfloat16", "0.8", "1");
   set(f, "chip.gpu.gemm_efficiency.float32", "0.7", "1");
-  set(f, "chip.gpu.attention.d128.forward_causal.rate", "60", "TFLOP/s");
-  set(f, "chip.gpu.attention.d128.forward_causal.half_length", "100", "1");
+  set(f, "chip.gpu.attention_kernel", "quick", "word");
+  set(f, "chip.gpu.attention.quick.d128.forward_causal.rate", "60", "TFLOP/s");
+  set(f, "chip.gpu.attention.quick.d128.forward_causal.half_length", "100", "1");
   set(f, "collectives.library", "nccl", "word");
   set(f, "collectives.base_latency", "10", "us");
   set(f, "collectives.multicast_latency", "20", "us");

@@ -43,10 +43,12 @@ TEST(Machine, reads_figures_exactly) {
   EXPECT_EQ(machine.chip.gpu.kernel_ps, 1'500'000);
   EXPECT_EQ(machine.chip.collectives.link_efficiency, (Rational{37, 45}));
   EXPECT_EQ(machine.chip.peaks.physical_flops, machine.chip.peaks.published_flops);
-  ASSERT_EQ(machine.chip.gpu.attention.size(), 1u);
-  EXPECT_EQ(machine.chip.gpu.attention[0].head_size, 128);
-  EXPECT_TRUE(machine.chip.gpu.attention[0].causal);
-  EXPECT_FALSE(machine.chip.gpu.attention[0].backward);
+  EXPECT_EQ(machine.chip.gpu.attention.used, "quick");
+  const auto& rates = machine.chip.gpu.attention.rates.at("quick");
+  ASSERT_EQ(rates.size(), 1u);
+  EXPECT_EQ(rates[0].head_size, 128);
+  EXPECT_TRUE(rates[0].causal);
+  EXPECT_FALSE(rates[0].backward);
   EXPECT_TRUE(machine.price_per_chip_hour_usd.is_zero());
 }
 
@@ -113,8 +115,11 @@ TEST(Machine, refuses_values_out_of_range) {
   EXPECT_TRUE(contains(message_with("chip.ranks_per_chip", "2", "list"), "divide"));
   EXPECT_TRUE(contains(message_with("chip.ranks_per_chip", "4, 1", "list"), "ascending"));
   EXPECT_TRUE(contains(message_with("scale_up.kind", "tours", "word"), "torus or switch"));
-  EXPECT_TRUE(contains(message_with("chip.gpu.attention.d128.sideways.rate", "1", "TFLOP/s"),
+  EXPECT_TRUE(contains(message_with("chip.gpu.attention.quick.d128.sideways.rate", "1", "TFLOP/s"),
                        "forward_causal"));
+  EXPECT_TRUE(contains(message_with("chip.gpu.attention.d128.forward.rate", "1", "TFLOP/s"),
+                       "chip.gpu.attention.<kernel>.d128"));
+  EXPECT_TRUE(contains(message_with("chip.gpu.attention_kernel", "slow", "word"), "write quick"));
 }
 
 TEST(Machine, refuses_a_figure_without_source_or_twice) {
@@ -247,8 +252,9 @@ TEST(Scaled, tensor_keeps_the_peaks_that_mfu_divides_by) {
   const Machine twice = scaled(machine, "tensor", {2, 1});
   EXPECT_EQ(twice.chip.peaks.published_flops, machine.chip.peaks.published_flops);
   EXPECT_EQ(twice.chip.peaks.physical_flops.at("bfloat16"), Rational::parse("200e12"));
-  EXPECT_EQ(twice.chip.gpu.attention[0].flops_inf, Rational::parse("120e12"));
-  EXPECT_EQ(twice.chip.gpu.attention[0].half_length, 100);
+  const AttentionRate& rate = twice.chip.gpu.attention.rates.at("quick")[0];
+  EXPECT_EQ(rate.flops_inf, Rational::parse("120e12"));
+  EXPECT_EQ(rate.half_length, 100);
 }
 
 TEST(Scaled, works_for_every_word_that_scalable_lists_and_no_other) {
