@@ -56,6 +56,25 @@ def test_large_all_reduces_of_gpus_happen_in_the_switch():
     assert rows[1]["busbw_GBps"] == pytest.approx(464, rel=0.02)  # measured on 8 H200
 
 
+# github.com/AI-Hypercomputer/tpu-recipes at c8cfe2f6, microbenchmarks; all-reduces of racks and of
+# B200: github.com/stas00/ml-engineering at 744d01e1, network/README.md
+MEASURED = [
+    ("all_gather", "tpu-7x", 4, 8388608, 6291456 / 129.19),
+    ("all_gather", "tpu-7x", 4, 33554432, 25165824 / 161.90),
+    ("all_gather", "tpu-7x", 4, 536870912, 402653184 / 178.77),
+    ("all_reduce", "tpu-v6e", 256, 606000000, 2 * 255 / 256 * 606000000 / 235.76),
+    ("all_reduce", "gb200-nvl72", 72, 4294967296, 10094e3),
+    ("all_reduce", "b200", 8, 536870912, 1364e3),
+    ("all_reduce", "a100", 8, 2147483648, 16240e3),
+]
+
+
+@pytest.mark.parametrize(("op", "machine", "ranks", "size", "measured_ns"), MEASURED)
+def test_large_collectives_take_what_was_measured(op, machine, ranks, size, measured_ns):
+    (row,) = collective(op, "--machine", machine, "--ranks", ranks, "-b", size)["rows"]
+    assert row["time_us"] == pytest.approx(measured_ns / 1e3, rel=0.06)
+
+
 def test_everybody_sends_to_the_next():
     # one hop on a ring of 4 at 128 GB/s; 4 chips are a row
     (row,) = collective("sendrecv", "--machine", "trn2", "--ranks", 4, "-b", "128M")["rows"]

@@ -72,6 +72,14 @@ JOBS = {
     "tensor and data parallel": ("rainier", {}, lambda: tensor_and_data_parallel(512, 64)),
     "blocks of two pods": ("rainier", {}, lambda: tensor_and_data_parallel(1024, 128)),
     "several servers": ("h100-efa", {}, lambda: tensor_and_data_parallel(128, 8)),
+    "servers under rails": ("h100", {}, lambda: tensor_and_data_parallel(1024, 8)),
+    "64 of each rack": ("gb200-nvl72", {}, lambda: tensor_and_data_parallel(128, 64)),
+    "a slice that closes": ("tpu-v5e", {}, lambda: train(world_size=256)),
+    "a slice of lines": ("tpu-v5p", {}, lambda: tensor_and_data_parallel(32, 8)),
+    "slices": (
+        "tpu-v5p", {"overrides": ["scale_up.job_chips=64"]},
+        lambda: tensor_and_data_parallel(256, 64)),
+    "a switch of many servers": ("trn3", {}, lambda: tensor_and_data_parallel(288, 144)),
     "messages in a pod": ("rainier", {}, lambda: ring_of_messages(256, 1, 64)),
     "messages between pods": ("rainier", {}, lambda: ring_of_messages(512, 64, 8)),
 }  # fmt: skip
