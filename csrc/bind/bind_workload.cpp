@@ -130,6 +130,13 @@ void bind_parts(py::module_& module) {
       .def_property_readonly("by_kind", by_kind);
 }
 
+void bind_composing(py::module_& module) {
+  module.def("compose", composed, py::arg("captured"), py::arg("segments"), py::arg("schedule"),
+             py::call_guard<py::gil_scoped_release>(),
+             "A step of more micro-batches: segments are (first record, first allocation event, "
+             "end of both, micro-batch), the schedule (segment, micro-batch).");
+}
+
 }  // namespace
 
 void bind_workload(py::module_& module) {
@@ -137,10 +144,6 @@ void bind_workload(py::module_& module) {
   module.def("workload_enum_names", workload_enum_names);
   module.def("ranks_of_pattern", ranks_of_pattern, py::arg("pattern"));
   module.def("pattern_of_ranks", pattern_of_ranks, py::arg("ranks"));
-  module.def("compose", composed, py::arg("captured"), py::arg("segments"), py::arg("schedule"),
-             py::call_guard<py::gil_scoped_release>(),
-             "A step of more micro-batches: segments are (first record, first allocation event, "
-             "end of both, micro-batch), the schedule (segment, micro-batch).");
   py::class_<Workload, WorkloadPointer>(module, "Workload",
                                         "What a script asked of the device: ops, tensors, "
                                         "collectives, streams; no hardware in it.")
@@ -202,6 +205,7 @@ void bind_workload(py::module_& module) {
       .def_readwrite("unknown_reads", &Workload::unknown_reads)
       .def_readwrite("parameter_count", &Workload::parameter_count)
       .def_readwrite("notes", &Workload::notes);
+  bind_composing(module);
 }
 
 }  // namespace trnsim::bind
