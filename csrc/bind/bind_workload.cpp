@@ -121,14 +121,17 @@ void bind_parts(py::module_& module) {
       .def_property_readonly("by_kind", by_kind);
 }
 
-}  // namespace
-
-void bind_workload(py::module_& module) {
-  bind_parts(module);
+void bind_composing(py::module_& module) {
   module.def("compose", composed, py::arg("captured"), py::arg("segments"), py::arg("schedule"),
              py::call_guard<py::gil_scoped_release>(),
              "A step of more micro-batches: segments are (first record, first allocation event, "
              "end of both, micro-batch), the schedule (segment, micro-batch).");
+}
+
+}  // namespace
+
+void bind_workload(py::module_& module) {
+  bind_parts(module);
   py::class_<Workload, WorkloadPointer>(module, "Workload",
                                         "What a script asked of the device: ops, tensors, "
                                         "collectives, streams; no hardware in it.")
@@ -198,6 +201,7 @@ void bind_workload(py::module_& module) {
       .def_readwrite("unknown_reads", &Workload::unknown_reads)
       .def_readwrite("parameter_count", &Workload::parameter_count)
       .def_readwrite("notes", &Workload::notes);
+  bind_composing(module);
 }
 
 }  // namespace trnsim::bind
