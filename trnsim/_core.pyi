@@ -217,7 +217,6 @@ class Workload:
         """
         The number of a step among the whole ones; -1 when it is none of them.
         """
-        ...
     def moved(self, by: typing.SupportsInt | typing.SupportsIndex) -> Workload:
         """
         The same as the rank that is `by` further on.
@@ -945,7 +944,7 @@ def check_scenario(slow_chips: collections.abc.Sequence[str], faults: collection
     ...
 def collective_name(arg0: str) -> str:
     ...
-def compose(captured: ..., segments: collections.abc.Sequence[tuple[typing.SupportsInt | typing.SupportsIndex, typing.SupportsInt | typing.SupportsIndex, typing.SupportsInt | typing.SupportsIndex, typing.SupportsInt | typing.SupportsIndex, typing.SupportsInt | typing.SupportsIndex]], schedule: collections.abc.Sequence[tuple[typing.SupportsInt | typing.SupportsIndex, typing.SupportsInt | typing.SupportsIndex]]) -> ...:
+def compose(captured: Workload, segments: collections.abc.Sequence[tuple[typing.SupportsInt | typing.SupportsIndex, typing.SupportsInt | typing.SupportsIndex, typing.SupportsInt | typing.SupportsIndex, typing.SupportsInt | typing.SupportsIndex, typing.SupportsInt | typing.SupportsIndex]], schedule: collections.abc.Sequence[tuple[typing.SupportsInt | typing.SupportsIndex, typing.SupportsInt | typing.SupportsIndex]]) -> Workload:
     """
     A step of more micro-batches: segments are (first record, first allocation event, end of both, micro-batch), the schedule (segment, micro-batch).
     """

@@ -208,15 +208,14 @@ def _gemm(row: Row, settings: Settings) -> _Prediction:
     m, n, k = (int(size or 0) for size in sizes)
     is_float8 = "fp8" in row["precision"]
 
-    def product(torch: Any) -> None:
+    def product(torch: Any) -> Any:
         if not is_float8:
             a = torch.empty(m, k, device="trn", dtype=torch.bfloat16)
-            torch.mm(a, torch.empty(k, n, device="trn", dtype=torch.bfloat16))
-            return
+            return torch.mm(a, torch.empty(k, n, device="trn", dtype=torch.bfloat16))
         a = torch.empty(m, k, device="trn", dtype=torch.float8_e4m3fn)
         b = torch.empty(n, k, device="trn", dtype=torch.float8_e4m3fn).t()
         one = torch.ones((), device="trn")
-        torch._scaled_mm(a, b, one, one, out_dtype=torch.bfloat16)
+        return torch._scaled_mm(a, b, one, one, out_dtype=torch.bfloat16)
 
     seconds = _kernel_seconds(product, row, settings)
     rate = 2 * m * n * k / seconds / 1e12
@@ -229,21 +228,22 @@ def _hbm(row: Row, settings: Settings) -> _Prediction:
         raise Skipped(f"no kernel of ours is '{row['op']}'")
     count = int(size) // 2
 
-    def copy(torch: Any) -> None:
-        torch.empty(count, device="trn", dtype=torch.bfloat16).clone()
+    def copy(torch: Any) -> Any:
+        return torch.empty(count, device="trn", dtype=torch.bfloat16).clone()
 
     return _Prediction(2 * size / _kernel_seconds(copy, row, settings) / 1e9)
 
 
-def _kernel_seconds(run: Callable[[Any], None], row: Row, settings: Settings) -> float:
+def _kernel_seconds(run: Callable[[Any], Any], row: Row, settings: Settings) -> float:
     """Of the longest kernel of what `run` does on a chip, launch and fill apart."""
     import torch
 
     import trnsim
 
     with trnsim.simulate(machine_of(row, settings), chips=1, mode="phantom") as sim:
-        run(torch)
-    return max(op.bound_ps for op in sim.projection.program.ops) / 1e12
+        kept = run(torch)  # what nobody keeps would not be written
+    del kept
+    return max(op["bound_ps"] for op in sim.projection.program.ops) / 1e12
 
 
 def _nothing(row: Row, settings: Settings) -> _Prediction:
