@@ -62,7 +62,7 @@ def load(
     description, table = _read(_locate(name, Path()), [])
     if stack is not None:
         table |= _stack_figures(str(stack), table)
-        table |= _fitted_figures(table, _parse(_CONSTANTS) if constants is None else constants)
+        table |= _fitted_figures(table, fitted_constants() if constants is None else constants)
         table = _by_table(table)
     return apply(_core.make_machine(name, description, list(table.values())), overrides)
 
@@ -96,6 +96,12 @@ def _fitted_figures(
     figures: dict[str, _core.Figure] = {}
     _flatten({"stack": of_chip}, "", _CONSTANTS, figures)
     return {key: figure for key, figure in figures.items() if key not in table}
+
+
+def fitted_constants() -> dict[str, Any]:
+    """What was fitted to published training steps: constants of chips, by their names, and under
+    "stack_error" our error on steps that the fit had not seen."""
+    return _parse(_CONSTANTS)
 
 
 def attention_kernel_of(machine: _core.Machine) -> str:

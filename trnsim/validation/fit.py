@@ -42,11 +42,24 @@ class Constants:
         values: of each constant.
         rows: how many rows moved it.
         sensitivity: by how much the mean |error| of these rows grows when it is 5 % larger.
+        held_out: logarithms of predicted over published, by stack, of rows whose configuration
+            family was left out of the fit (by the slopes of the first round).
     """
 
     values: Mapping[Key, float]
     rows: Mapping[Key, int]
     sensitivity: Mapping[Key, float]
+    held_out: Mapping[str, Sequence[float]]
+
+    @property
+    def stack_errors(self) -> dict[str, tuple[float, int]]:
+        """Of each stack with at least 8 rows: what nine in ten of its held-out rows stay within, as
+        a logarithm, and the number of rows."""
+        return {
+            stack: (float(np.percentile(np.abs(errors), 90)), len(errors))
+            for stack, errors in sorted(self.held_out.items())
+            if len(errors) >= 8
+        }
 
     def document(self) -> dict[str, Any]:
         """In the form of constants.toml."""
@@ -68,6 +81,14 @@ class Constants:
                     lines.append(f"{name} = {_inline(figure)}")
             for kernel, figure in factors.get("attention_factor", {}).items():
                 lines.append(f"attention_factor.{kernel} = {_inline(figure)}")
+        lines += ["", "[stack_error]"]
+        for stack, (error, count) in self.stack_errors.items():
+            figure = {
+                "value": Text(f"{error:.3f}"),
+                "source": f"nine in ten of {count} published steps whose configuration family was "
+                "left out of the fit are within it, as a logarithm",
+            }
+            lines.append(f"{stack} = {_inline(figure)}")
         part = path.with_suffix(".part")
         part.write_text("\n".join(lines) + "\n")
         os.replace(part, path)
@@ -156,7 +177,13 @@ def fit_constants(
             )
             if turn < ROUNDS:
                 values = _moved(values, measured, weights or {})
-    return _constants(values, measured)
+    constants = _constants(values, measured, weights or {})
+    left_out = [abs(math.expm1(e)) for errors in constants.held_out.values() for e in errors]
+    on_round(
+        f"configuration families left out: median error {100 * float(np.median(left_out)):.1f} %, "
+        f"90th percentile {100 * float(np.percentile(left_out, 90)):.1f} %"
+    )
+    return constants
 
 
 def _error(
@@ -168,11 +195,11 @@ def _error(
     try:
         workloads = captured(row, settings)
         machine = machine_of(row, settings)
-        base = step_seconds(row, workloads, machine)
+        base = step_seconds(workloads, machine)
         found: dict[Key, float] = {}
         for factor in FACTORS if with_slopes else ():
             more = machines.apply(machine, [f"stack.{factor}={_more(machine, factor):.6f}"])
-            seconds = step_seconds(row, workloads, more)
+            seconds = step_seconds(workloads, more)
             kernel = machines.attention_kernel_of(machine) if factor == "attention_factor" else ""
             if abs(math.log(seconds / base)) > 1e-4:
                 found[machine.chip_name, factor, kernel] = math.log(seconds / base) / STEP
@@ -216,8 +243,29 @@ def _moved(
     return {key: math.exp(now[i] + move[i]) for key, i in place.items()}
 
 
+def _held_out(
+    values: Mapping[Key, float],
+    measured: Sequence[tuple[Row, float, Mapping[Key, float]]],
+    weights: Mapping[str, float],
+) -> dict[str, list[float]]:
+    """Errors of the rows of each family with constants fitted to all others, by stack."""
+    found: dict[str, list[float]] = {}
+    for family in sorted({row.family for row, _, _ in measured}):
+        others = [one for one in measured if one[0].family != family]
+        without = _moved(values, others, weights)
+        for row, error, slopes in measured:
+            if row.family != family or row.about is None:
+                continue
+            for key, slope in slopes.items():
+                error += slope * math.log(without.get(key, 1.0) / values.get(key, 1.0))
+            found.setdefault(row.about.stack, []).append(error)
+    return found
+
+
 def _constants(
-    values: Mapping[Key, float], measured: Sequence[tuple[Row, float, Mapping[Key, float]]]
+    values: Mapping[Key, float],
+    measured: Sequence[tuple[Row, float, Mapping[Key, float]]],
+    weights: Mapping[str, float],
 ) -> Constants:
     rows: dict[Key, int] = {}
     sensitivity: dict[Key, float] = {}
@@ -227,4 +275,4 @@ def _constants(
         now = [abs(math.expm1(error)) for error, _ in touched]
         then = [abs(math.expm1(error + slope * STEP)) for error, slope in touched]
         sensitivity[key] = float(np.mean(then) - np.mean(now)) if touched else 0.0
-    return Constants(dict(values), rows, sensitivity)
+    return Constants(dict(values), rows, sensitivity, _held_out(values, measured, weights))
