@@ -190,11 +190,17 @@ class GroupCoster {
   }
 
   void finish_tpu() {
+    int64_t matrix_ps = 0;
     for (const Member& member : plan_.units[size_t(unit_)].members) {
-      group_.engine_ps[0] += tpu_matrix_ps(*member.cost, target_);
+      matrix_ps += tpu_matrix_ps(*member.cost, target_);
     }
     const int64_t least_ps = target_.chip.tpu.fusion_ps;
-    if (std::max(group_.engine_ps[0], group_.dma_ps()) < least_ps) group_.engine_ps[1] = least_ps;
+    if (matrix_ps > 0) {
+      group_.engine_ps[0] = matrix_ps + least_ps +
+                            tpu_first_blocks_ps(group_.read_bytes + group_.write_bytes, target_);
+    } else if (group_.dma_ps() < least_ps) {
+      group_.engine_ps[1] = least_ps;
+    }
   }
 
   const Plan& plan_;

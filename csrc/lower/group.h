@@ -14,7 +14,7 @@ namespace trnsim::lower {
 
 struct GroupCost {
   // ps of each engine of one core, in the order tensor, vector, scalar, gpsimd. On a TPU the first
-  // are its matrix units, and the second what a fusion takes at least.
+  // are its matrix units, and the second what a fusion without a product takes at least.
   std::array<int64_t, 4> engine_ps{};
   int64_t load_weights_ps = 0, load_ps = 0, store_ps = 0;  // DMA; their sum is exact
   int64_t host_link_ps = 0;  // the part of the link to the host; no DMA of the group is shorter
@@ -44,6 +44,8 @@ int64_t attention_ps(const AttentionShape& shape, const Cost& cost,
                      const machine::AttentionKernels& kernels);
 // What an op takes on the matrix units of a TPU.
 int64_t tpu_matrix_ps(const Cost& cost, const Target& target);
+// What they wait for the first blocks of an op that moves so many bytes.
+int64_t tpu_first_blocks_ps(int64_t bytes, const Target& target);
 GpuKernel gpu_kernel(const Cost& cost, int64_t bytes, const Target& target);
 
 }  // namespace trnsim::lower

@@ -35,6 +35,14 @@ Rational gemm_rate(const std::string& dtype, const Target& target) {
 
 }  // namespace
 
+int64_t tpu_first_blocks_ps(int64_t bytes, const Target& target) {
+  const machine::Tpu& tpu = target.chip.tpu;
+  const Rational room =
+      tpu.vmem_resident_fraction * Rational::of(tpu.vmem_bytes, target.ranks_per_chip);
+  const int64_t blocks = std::min(bytes, room.numerator / room.denominator);
+  return blocks == 0 ? 0 : duration_ps(blocks, target.hbm_Bps);
+}
+
 int64_t tpu_matrix_ps(const Cost& cost, const Target& target) {
   const Rational rate = gemm_rate(cost.dtype, target);
   int64_t time_ps = 0;

@@ -25,31 +25,39 @@ BEST = [
     ("tpu-v6e", "bfloat16", 827.47, (8192, 8192, 8192)),
     ("tpu-7x", "bfloat16", 2 * 956.38, (32768, 32768, 32768)),  # two devices a chip
 ]
+# A device of TPU7x, of which a chip has two, by size: ironwood of the same microbenchmarks.
+DEVICE = {256: 18.29, 512: 105.1, 2048: 679.3, 4096: 892.9, 32768: 956.4}
 # Their best shapes leave multiprocessors idle by our tiles: compared over shapes.
 BEST_OVER_SHAPES = [("h100", FP8, 1402.6), ("h200", FP8, 1453.4)]
 
 
-def ops_of(machine, text, inputs, stack=""):
+def ops_of(machine, text, inputs, ranks_per_chip=1):
     script = Script()
     script.marker(FORWARD_BEGIN, 1)
     script.op(text, [script.storage(size) for size in inputs], [script.storage(inputs[0])], FORWARD)
     script.marker(OPTIMIZER_BEGIN, 1)
     script.marker(OPTIMIZER_END, 1)
     workload = script.workload()
-    place = machines.placement(machine, 1)
-    return lower_step(workload, workload.choose_step(-1), machine, place, stack=stack).ops
+    place = machines.placement(machine, 1, None, ranks_per_chip)
+    return lower_step(workload, workload.choose_step(-1), machine, place).ops
 
 
-def tflops(machine, dtype, shape):
+def tflops(machine, dtype, shape, ranks_per_chip=1):
     m, n, k = shape
     text = f"aten::mm(self: {dtype}[{m},{k}], mat2: {dtype}[{k},{n}]) -> (out0: bfloat16[{m},{n}])"
-    (op,) = ops_of(machine, text, [2 * m * k, 2 * k * n])
+    (op,) = ops_of(machine, text, [2 * m * k, 2 * k * n], ranks_per_chip)
     return 2 * m * n * k / op["bound_ps"]
 
 
 @pytest.mark.parametrize(("name", "dtype", "measured", "shape"), BEST)
 def test_the_best_product_measured_runs_at_its_rate(name, dtype, measured, shape):
     assert tflops(machines.load(name), dtype, shape) == pytest.approx(measured, rel=0.02)
+
+
+@pytest.mark.parametrize(("size", "measured"), DEVICE.items())
+def test_small_products_on_a_tpu_wait_for_their_operands(size, measured):
+    ours = tflops(machines.load("tpu-7x"), "bfloat16", (size, size, size), ranks_per_chip=2)
+    assert ours == pytest.approx(measured, rel=0.1)
 
 
 @pytest.mark.parametrize(("name", "dtype", "measured"), BEST_OVER_SHAPES)

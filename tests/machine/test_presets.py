@@ -3,8 +3,10 @@
 """The presets: which there are, how far they grow, and how a part of a pod is placed."""
 
 import pytest
+from typer.testing import CliRunner
 
 from trnsim import machine
+from trnsim.cli import app
 from trnsim.errors import MachineError
 
 GPUS = [
@@ -57,6 +59,14 @@ def test_a_preset_says_what_it_is(name):
     assert loaded.description
     assert loaded.rank_memory_bytes() > 10 * 2**30
     assert 1 in loaded.legal_chip_counts
+
+
+@pytest.mark.parametrize("name", PRESETS)
+def test_the_command_shows_a_preset_with_sources(name):
+    shown = CliRunner().invoke(app, ["info", name])
+    assert shown.exit_code == 0
+    assert machine.load(name).description in shown.output
+    assert "chip.hbm.bandwidth" in shown.output and "published" in shown.output
 
 
 @pytest.mark.parametrize("name", [n for n in GPUS if n not in ("v100", "a100", "a100-40gb")])

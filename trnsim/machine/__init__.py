@@ -32,6 +32,13 @@ under ``fabric``, which a machine of more than one pod has besides, are in ``trn
 ``1``, above 0 and up to 1) that each of ``tensor``, ``vector``, ``scalar``, ``gpsimd`` and ``dma``
 keeps while a collective or a message moves data on its chip. What is left out keeps all of it.
 
+Fused attention has rates by kernel, head size and pass
+(``chip.gpu.attention.flash2.d128.forward_causal``, ``chip.tpu`` likewise), and
+``chip.gpu.attention_kernel`` names the kernel that is used. ``scale_up.chips`` is how many chips
+share a switch that joins several servers, and ``scale_up.job_chips`` how many of each pod a job of
+several pods takes. ``scale_up.slices`` are the boxes of a torus that a job can have to itself, by
+their chips, with ``*`` behind an axis that closes to a ring: ``"2x2 4x4 8x16*"``.
+
 All errors are :class:`trnsim.errors.MachineError`, one line with the file, the key, the value and
 what to change.
 """
