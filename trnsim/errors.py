@@ -33,3 +33,7 @@ class ProjectError(TrnSimError):
 
 class ReportError(TrnSimError):
     """A result cannot be written or read."""
+
+
+class RecipeError(TrnSimError):
+    """A model, a layout or a row of measurements that no reference program can be made of."""

@@ -77,6 +77,16 @@ void bind_recording(py::module_& m) {
   m.def("replay_graph", [](const MarkTuple& begin, const MarkTuple& end) {
     replay_graph(std::make_from_tuple<GraphMark>(begin), std::make_from_tuple<GraphMark>(end));
   });
+  m.def(
+      "position",
+      [] {
+        std::pair<int64_t, int64_t> at;
+        edit_recording([&](workload::Workload& workload, int32_t) {
+          at = {int64_t(workload.records.size()), int64_t(workload.allocations.size())};
+        });
+        return at;
+      },
+      "Records and allocation events so far.");
   m.def("set_world", &set_world);
   m.def("add_note", &add_note);
 }

@@ -6,6 +6,7 @@
 #include <ATen/core/Tensor.h>
 #include <ATen/core/grad_mode.h>
 
+#include <algorithm>
 #include <optional>
 
 #include "base/error.h"
@@ -39,26 +40,33 @@ workload::TensorSlot slot_of(const std::string& name, const at::Tensor& tensor) 
 
 void record(const std::string& op, const std::vector<std::pair<std::string, at::Tensor>>& inputs,
             const std::vector<at::Tensor>& outputs,
-            const std::vector<std::pair<std::string, workload::ScalarValue>>& scalars) {
+            const std::vector<std::pair<std::string, workload::ScalarValue>>& scalars,
+            const std::vector<at::Tensor>& mutated) {
   if (!is_recording() || is_quiet()) return;
   workload::Signature signature;
   signature.op = op;
-  std::vector<Block*> read, written;
+  std::vector<Block*> read, written, changed;
+  for (const at::Tensor& tensor : mutated) changed.push_back(block_of(tensor));
   bool requires_grad = false;
   for (const auto& [name, tensor] : inputs) {
     if (!is_trn(tensor)) continue;
     signature.inputs.push_back(slot_of(name, tensor));
     read.push_back(block_of(tensor));
+    const bool is_changed = std::find(changed.begin(), changed.end(), read.back()) != changed.end();
+    signature.inputs.back().mutated = is_changed && read.back() != nullptr;
     requires_grad |= tensor.requires_grad();
   }
   for (const at::Tensor& tensor : outputs) {
     signature.outputs.push_back(slot_of("out" + std::to_string(written.size()), tensor));
     written.push_back(block_of(tensor));
+    const bool is_changed =
+        std::find(changed.begin(), changed.end(), written.back()) != changed.end();
+    signature.outputs.back().mutated = is_changed && written.back() != nullptr;
   }
   for (const auto& [name, value] : scalars) signature.scalars.push_back({name, value});
   // A Python autograd function makes its node, and then runs without grad mode.
   const at::AutoGradMode grad_mode(at::GradMode::is_enabled() || requires_grad);
-  record_blocks(intern(signature), read, written, {}, requires_grad);
+  record_blocks(intern(signature), read, written, changed, requires_grad);
 }
 
 at::Tensor values_of(const at::Tensor& tensor) {
@@ -76,7 +84,8 @@ void bind_ops(py::module_& m) {
       .def("__enter__", &Quiet::enter)
       .def("__exit__", [](Quiet& quiet, const py::args&) { quiet.leave(); });
   m.def("record_op", &record, py::arg("op"), py::arg("inputs"), py::arg("outputs"),
-        py::arg("scalars"), "Records one op of device tensors.");
+        py::arg("scalars"), py::arg("mutated") = std::vector<at::Tensor>{},
+        "Records one op of device tensors; `mutated` are inputs that it writes in place.");
   m.def("serve_op", &serve_op, py::arg("name"), py::arg("replace"),
         "Makes an op of another library one record; False when it keeps a kernel of its own.");
   m.def("values_of", &values_of, py::arg("tensor"),

@@ -53,6 +53,7 @@ const Registry& registry() {
     rules::register_indexing(made);
     rules::register_matmul(made);
     rules::register_movement(made);
+    rules::register_named(made);
     rules::register_normalization(made);
     rules::register_optimizer(made);
     rules::register_pointwise(made);

@@ -22,6 +22,7 @@ void register_convolution(Registry& registry);
 void register_indexing(Registry& registry);
 void register_matmul(Registry& registry);
 void register_movement(Registry& registry);
+void register_named(Registry& registry);
 void register_normalization(Registry& registry);
 void register_optimizer(Registry& registry);
 void register_pointwise(Registry& registry);

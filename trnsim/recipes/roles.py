@@ -1,0 +1,144 @@
+# SPDX-License-Identifier: Apache-2.0
+# SPDX-FileCopyrightText: The trnsim authors
+"""Captures a reference program: the Workload of every role of its job, in this process.
+
+Each stage of a pipeline is a role. Its program runs on the simulated device as one of its ranks;
+stages that are alike are captured once and moved along. A step is composed: the program runs a
+step of a few micro-batches one after another, and the records of its actions are written out again
+in the order of the schedule, as often as there are micro-batches (csrc/workload/compose.h).
+"""
+
+from __future__ import annotations
+
+import contextlib
+import gc
+from collections.abc import Iterator
+from typing import Any
+
+import torch
+import torch.distributed as dist
+
+from trnsim import _core
+from trnsim.recipes.layout import Layout
+from trnsim.recipes.models import Model
+from trnsim.recipes.schedule import Action, computations, sequential, with_messages
+from trnsim.recipes.style import Style, style_of
+
+TEMPLATES = 3  # micro-batches: the first, which is every other one, and the last
+
+
+def capture(
+    model: Model, layout: Layout, style: Style | str = "megatron", *,
+    ranks_per_server: int = 8, compose: bool = True,
+) -> list[Any]:  # fmt: skip
+    """The Workloads of a training step, one of each role.
+
+    Args:
+        model, layout, style: what is trained, how it is divided, and how it is written.
+        ranks_per_server: of the machine.
+        compose: write the schedule out from captured segments; False runs all of it.
+
+    Raises:
+        RecipeError: the layout does not fit the model.
+    """
+    layout.check(model)
+    style = style_of(style)
+    found: dict[tuple[Any, ...], tuple[int, Any, list[Any]]] = {}
+    workloads = []
+    for stage in range(layout.pp):
+        alike = _kind(model, layout, stage)
+        if compose and alike in found:
+            of, workload, marks = found[alike]
+            workload = workload.moved((stage - of) * layout.stage_ranks)
+        else:
+            workload, marks = _run(model, layout, style, stage, ranks_per_server, compose)
+            found[alike] = stage, workload, marks
+        if compose:
+            workload = _composed(workload, marks, layout, stage)
+        _name(workload, layout, stage)
+        workloads.append(workload)
+    return workloads
+
+
+def _kind(model: Model, layout: Layout, stage: int) -> tuple[Any, ...]:
+    """Stages of a kind run the same, but for where they are."""
+    pieces = layout.chunk_layers(model)
+    mine = [pieces[chunk * layout.pp + stage] for chunk in range(layout.vp)]
+    layers = [tuple((model.has_experts(n), model.window_of(n)) for n in piece) for piece in mine]
+    return stage == 0, stage == layout.pp - 1, tuple(layers)
+
+
+def _name(workload: Any, layout: Layout, stage: int) -> None:
+    first = stage * layout.stage_ranks
+    workload.role = f"rank{first}"
+    if layout.pp > 1:
+        workload.played_by = _core.pattern_of_ranks(
+            list(range(first, first + layout.stage_ranks))
+        )  # fmt: skip
+
+
+@contextlib.contextmanager
+def _recorded(layout: Layout, rank: int, ranks_per_server: int) -> Iterator[list[Any]]:
+    """A capture of one rank; its Workload is in the list afterwards."""
+    from trnsim.capture.script import start_capture, stop_capture
+    from trnsim.capture.world import World
+
+    made: list[Any] = []
+    world = World(rank, layout.world, ranks_per_server)
+    start_capture(world, "phantom", no_oom=True)
+    try:
+        if layout.world > 1:
+            dist.init_process_group()
+        yield made
+    finally:
+        made.append(stop_capture(others_follow=True))
+        if dist.is_initialized():
+            dist.destroy_process_group()
+        gc.collect()
+
+
+def _run(
+    model: Model, layout: Layout, style: Style, stage: int, ranks_per_server: int, compose: bool
+) -> tuple[Any, list[Any]]:
+    """The Workload of two steps, and where the actions of the second stand in it."""
+    import trnsim.device  # noqa: F401  the device
+    from trnsim import _torch
+    from trnsim.recipes.trainer import Trainer
+
+    rank = stage * layout.stage_ranks
+    marks: list[Any] = []
+    with _recorded(layout, rank, ranks_per_server) as made:
+        device = torch.device(_torch.device_name(), 0)
+        trainer = Trainer(model, layout, style, device, rank)
+        batch = layout.micro_batch, layout.sequence // layout.cp
+        inputs, targets = (torch.zeros(batch, dtype=torch.int64, device=device) for _ in range(2))
+        tokens = lambda _: (inputs, targets)  # noqa: E731
+        counted = layout.tokens * layout.micro_batches if layout.pp == 1 else -1
+        first = sequential(layout, 1)
+        order = trainer.actions
+        if compose:
+            order = sequential(layout, min(layout.micro_batches, TEMPLATES))
+            order = with_messages(layout, stage, order)
+        trainer.step(tokens, with_messages(layout, stage, first))
+        torch.trn.step(tokens=counted)
+        trainer.step(tokens, order, lambda action: marks.append((action, *_torch.position())))
+        torch.trn.step(tokens=counted)
+        del trainer, inputs, targets, tokens
+    return made[0], marks
+
+
+def _composed(workload: Any, marks: list[Any], layout: Layout, stage: int) -> Any:
+    """The Workload with the whole schedule in place of the micro-batches that were run."""
+    last = layout.micro_batches - 1
+    segments: dict[Action, int] = {}
+    ranges = []
+    for (action, *begin), (_, *end) in zip(marks[:-1], marks[1:], strict=True):
+        segments[action] = len(ranges)
+        ranges.append((*begin, *end, action.micro_batch))
+    order = []
+    captured = max(action.micro_batch for action in segments)
+    for action in with_messages(layout, stage, computations(layout, stage)):
+        number = action.micro_batch
+        of = 0 if number == 0 else captured if number == last else 1
+        order.append((segments[Action(action.kind, action.chunk, of)], number))
+    return _core.compose(workload, ranges, order)

@@ -1,0 +1,85 @@
+# SPDX-License-Identifier: Apache-2.0
+# SPDX-FileCopyrightText: The trnsim authors
+"""Style: how a stack of software writes the same training step."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, replace
+from typing import Any
+
+from trnsim.errors import RecipeError
+
+DATA = ("buckets", "fsdp2", "fsdp1")
+ATTENTION = ("flash", "scores")
+LOSS = ("fused", "parts", "eager")
+
+
+@dataclass(frozen=True)
+class Style:
+    """What differs between stacks.
+
+    Attributes:
+        named: the framework's own fused kernels between products; else ops of ATen.
+        attention: "flash", one kernel, or "scores", products with a softmax between them.
+        loss: "fused" (one kernel each way), "parts" (Megatron-LM's), "eager" (ATen in float32).
+        data: "buckets" (Megatron-LM's flat buffers of parameters and gradients), "fsdp2"
+            (torch's fully_shard) or "fsdp1" (FullyShardedDataParallel).
+        main_gradients: products of weight gradients add into buffers of the gradient dtype.
+        tp_overlap: messages of tensor parallel layers run beside the products of the backward.
+        gradient_overlap, parameter_overlap: buckets are reduced in the last backward, and
+            gathered in the first forward.
+        clip: gradients are clipped by their norm over the whole model.
+        optimizer: "fused", or "foreach" as in torch without a choice.
+    """
+
+    name: str = "megatron"
+    named: bool = True
+    attention: str = "flash"
+    loss: str = "fused"
+    data: str = "buckets"
+    main_gradients: bool = True
+    tp_overlap: bool = True
+    gradient_overlap: bool = True
+    parameter_overlap: bool = True
+    clip: bool = True
+    optimizer: str = "fused"
+
+    def __post_init__(self) -> None:
+        for name, known in (("attention", ATTENTION), ("loss", LOSS), ("data", DATA)):
+            if getattr(self, name) not in known:
+                raise RecipeError(f"{name} '{getattr(self, name)}': use {', '.join(known)}")
+
+    def with_(self, **changes: Any) -> Style:
+        """The same style with other choices."""
+        return replace(self, **changes)
+
+
+STYLES = {
+    style.name: style
+    for style in (
+        Style(),
+        Style(
+            "megatron-2021", attention="scores", loss="parts",
+            gradient_overlap=False, parameter_overlap=False,
+        ),
+        Style("fsdp", data="fsdp2", main_gradients=False, loss="fused"),
+        Style(
+            "llm-foundry", named=False, data="fsdp1", main_gradients=False, loss="eager",
+            optimizer="foreach",
+        ),
+        Style("gspmd", data="fsdp2", main_gradients=False, loss="fused"),
+        Style(
+            "neuron", attention="scores", loss="eager", main_gradients=False, tp_overlap=False,
+            gradient_overlap=False, parameter_overlap=False,
+        ),
+    )
+}  # fmt: skip
+
+
+def style_of(style: Style | str) -> Style:
+    """A style by its name."""
+    if isinstance(style, Style):
+        return style
+    if style not in STYLES:
+        raise RecipeError(f"no style '{style}': use {', '.join(STYLES)}")
+    return STYLES[style]
