@@ -13,6 +13,7 @@
 #include "base/hash.h"
 #include "bind/bind.h"
 #include "bind/workload_columns.h"
+#include "workload/compose.h"
 #include "workload/messages.h"
 #include "workload/whole_steps.h"
 #include "workload/workload.h"
@@ -90,6 +91,17 @@ py::dict by_kind(const MemoryPeak& peak) {
   return out;
 }
 
+using SegmentTuple = std::tuple<int64_t, int64_t, int64_t, int64_t, int32_t>;
+
+WorkloadPointer composed(const Workload& captured, const std::vector<SegmentTuple>& segments,
+                         const std::vector<std::pair<int32_t, int32_t>>& schedule) {
+  std::vector<Segment> cut;
+  for (const auto& each : segments) cut.push_back(std::make_from_tuple<Segment>(each));
+  std::vector<Placed> order;
+  for (const auto& [segment, micro_batch] : schedule) order.push_back({segment, micro_batch});
+  return std::make_shared<Workload>(compose(captured, cut, order));
+}
+
 void bind_parts(py::module_& module) {
   module.def("workload_enum_names", workload_enum_names);
   module.def("ranks_of_pattern", ranks_of_pattern, py::arg("pattern"));
@@ -107,6 +119,13 @@ void bind_parts(py::module_& module) {
       .def_readonly("requested_bytes", &MemoryPeak::requested_bytes)
       .def_readonly("at_record", &MemoryPeak::at_record)
       .def_property_readonly("by_kind", by_kind);
+}
+
+void bind_composing(py::module_& module) {
+  module.def("compose", composed, py::arg("captured"), py::arg("segments"), py::arg("schedule"),
+             py::call_guard<py::gil_scoped_release>(),
+             "A step of more micro-batches: segments are (first record, first allocation event, "
+             "end of both, micro-batch), the schedule (segment, micro-batch).");
 }
 
 }  // namespace
@@ -130,6 +149,10 @@ void bind_workload(py::module_& module) {
            "One line a difference, at most `limit`; empty when equal.")
       .def("compare_step", compare_steps, py::arg("step"), py::arg("other"), py::arg("other_step"),
            py::arg("limit") = 20, "The same of two ranks' steps, but for where the ranks are.")
+      .def(
+          "moved",
+          [](const Workload& w, int64_t by) { return std::make_shared<Workload>(moved(w, by)); },
+          py::arg("by"), "The same as the rank that is `by` further on.")
       .def("print_record", print_record, py::arg("record"))
       .def("print_records", print_range, py::arg("begin"), py::arg("end"))
       .def("find_steps", find_steps)
@@ -178,6 +201,7 @@ void bind_workload(py::module_& module) {
       .def_readwrite("unknown_reads", &Workload::unknown_reads)
       .def_readwrite("parameter_count", &Workload::parameter_count)
       .def_readwrite("notes", &Workload::notes);
+  bind_composing(module);
 }
 
 }  // namespace trnsim::bind

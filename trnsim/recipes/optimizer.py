@@ -103,6 +103,7 @@ class Buckets:
         self.is_last_backward = False
         self.buckets: list[Bucket] = []
         self._of: dict[int, Bucket] = {}
+        self._hooks: list[Any] = []
         divided = place.layout.zero >= 1
         for chunk in chunks:
             for parameters, kind in _in_groups(chunk, place.layout.tp > 1):
@@ -113,7 +114,17 @@ class Buckets:
                 self.buckets.append(bucket)
                 for parameter in parameters:
                     self._of[id(parameter)] = bucket
-                    parameter.register_post_accumulate_grad_hook(self._take)
+                    hook = parameter.register_post_accumulate_grad_hook(self._take)
+                    self._hooks.append(hook)
+
+    def close(self) -> None:
+        """Lets go of the parameters: what autograd holds is in no cycle that Python sees."""
+        for hook in self._hooks:
+            hook.remove()
+        for bucket in self.buckets:
+            for parameter in bucket.parameters:
+                del parameter.main_grad
+            bucket.parameters.clear()
 
     def _take(self, parameter: Tensor) -> None:
         """All of a parameter's gradient is there: what autograd made goes into the main one."""

@@ -113,16 +113,18 @@ def _run(
         batch = layout.micro_batch, layout.sequence // layout.cp
         inputs, targets = (torch.zeros(batch, dtype=torch.int64, device=device) for _ in range(2))
         tokens = lambda _: (inputs, targets)  # noqa: E731
-        counted = layout.tokens * layout.micro_batches if layout.pp == 1 else -1
+        counted = layout.tokens * layout.micro_batches
+        counted = {"tokens": counted} if layout.pp == 1 else {}
         first = sequential(layout, 1)
         order = trainer.actions
         if compose:
             order = sequential(layout, min(layout.micro_batches, TEMPLATES))
             order = with_messages(layout, stage, order)
         trainer.step(tokens, with_messages(layout, stage, first))
-        torch.trn.step(tokens=counted)
+        torch.trn.step(**counted)
         trainer.step(tokens, order, lambda action: marks.append((action, *_torch.position())))
-        torch.trn.step(tokens=counted)
+        torch.trn.step(**counted)
+        trainer.close()
         del trainer, inputs, targets, tokens
     return made[0], marks
 

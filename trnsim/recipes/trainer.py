@@ -133,6 +133,12 @@ class Trainer:
                     module.held_fp8 = None
         return self.loss
 
+    def close(self) -> None:
+        """Ends its use, so that its memory is freed."""
+        self.data.close()
+        self._micro.clear()
+        self.chunks.clear()
+
     def do(self, action: Action, tokens: Any, is_last: bool, count: int) -> None:
         """One action."""
         key = action.chunk, action.micro_batch
