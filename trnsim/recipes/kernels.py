@@ -88,8 +88,9 @@ class _Activation(torch.autograd.Function):
         def compute() -> tuple[Tensor, ...]:
             with torch.enable_grad():
                 leaf = x.detach().requires_grad_()
-                _activation(name, gated, leaf, bias).backward(grad)
-            return (leaf.grad,)
+                constant = None if bias is None else bias.detach()
+                made = _activation(name, gated, leaf, constant)
+                return torch.autograd.grad(made, leaf, grad)
 
         op = f"trnsim::{'gated_' if gated else ''}{name}_backward"
         (result,) = _run(op, inputs, compute, [(x.shape, x.dtype)])

@@ -65,7 +65,7 @@ class _Column(torch.autograd.Function):
         if not layer.overlaps:
             wait(reducing)
         of_weight = layer.weight_gradient(by_column, total)
-        of_bias = grad.sum(0) if layer.bias is not None else None
+        of_bias = grad.sum(0) if ctx.needs_input_grad[2] else None
         if layer.overlaps:
             wait(reducing)
         return of_input, of_weight, of_bias, None, None
