@@ -29,7 +29,7 @@ class Style:
         gradient_overlap, parameter_overlap: buckets are reduced in the last backward, and
             gathered in the first forward.
         clip: gradients are clipped by their norm over the whole model.
-        optimizer: "fused", or "foreach" as in torch without a choice.
+        optimizer: "fused", "foreach" as in torch without a choice, or "single", a loop.
     """
 
     name: str = "megatron"
@@ -65,7 +65,7 @@ STYLES = {
         Style("fsdp", data="fsdp2", main_gradients=False, loss="fused"),
         Style(
             "llm-foundry", named=False, data="fsdp1", main_gradients=False, loss="eager",
-            optimizer="foreach",
+            optimizer="single",
         ),
         Style("gspmd", data="fsdp2", main_gradients=False, loss="fused"),
         Style(

@@ -54,7 +54,8 @@ class Trainer:
             rank = dist.get_rank() if dist.is_initialized() else 0
         self.place = Place(layout, rank)
         dtype = _DTYPES.get(layout.precision, torch.bfloat16)
-        parts = Parts(model, self.place, self.style, dtype, self.device)
+        held = dtype if self.style.data == "buckets" else torch.float32  # FSDP casts as it gathers
+        parts = Parts(model, self.place, self.style, held, self.device)
         pieces = layout.chunk_layers(model)
         self.chunks: list[Any] = []
         for number in range(layout.vp):
@@ -128,7 +129,7 @@ class Trainer:
         self._sent.clear()
         self.optimizer.step()
         for chunk in self.chunks:
-            for module in chunk.modules():
+            for module in chunk.modules():  # weights change: they are cast again
                 if isinstance(module, Linear):
                     module.held_fp8 = None
         return self.loss
