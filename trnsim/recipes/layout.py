@@ -19,7 +19,7 @@ PRECISIONS = ("bf16", "fp16", "fp32", "fp8", "fp8_current", "fp8_block", "mxfp8"
 SCHEDULES = ("1f1b", "gpipe", "zero_bubble")
 RECOMPUTE = ("none", "selective", "full")
 # Products and other results of a block that may be kept when the rest is computed again.
-KEPT = ("qkv", "attention", "out", "up", "down")
+KEPT = ("qkv", "attention", "out", "gate", "up", "down")
 
 
 @dataclass(frozen=True)
@@ -126,9 +126,9 @@ class Layout:
     def chunk_layers(self, model: Model) -> list[list[int]]:
         """Layers of each piece of the model, in the order of the model."""
         pieces = self.pp * self.vp
-        if model.layers >= pieces and (self.vp == 1 or model.layers % pieces == 0):
+        if model.layers >= pieces - (2 if pieces > 2 else 0):  # embedding and loss may be alone
             each, more = divmod(model.layers, pieces)
-            # The longer stages stand in the middle: first and last have embedding and head too.
+            # The longer ones stand in the middle: first and last have embedding and loss too.
             middle = sorted(range(pieces), key=lambda i: (min(i, pieces - 1 - i) == 0, i))
             sizes = [each] * pieces
             for i in middle[:more]:

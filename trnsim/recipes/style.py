@@ -29,6 +29,7 @@ class Style:
         gradient_overlap, parameter_overlap: buckets are reduced in the last backward, and
             gathered in the first forward.
         clip: gradients are clipped by their norm over the whole model.
+        separate: the two first products of a gated feed-forward layer are two layers.
         optimizer: "fused", "foreach" as in torch without a choice, or "single", a loop.
     """
 
@@ -42,6 +43,7 @@ class Style:
     gradient_overlap: bool = True
     parameter_overlap: bool = True
     clip: bool = True
+    separate: bool = False
     optimizer: str = "fused"
 
     def __post_init__(self) -> None:
@@ -67,6 +69,14 @@ STYLES = {
             "llm-foundry", named=False, data="fsdp1", main_gradients=False, loss="eager",
             optimizer="single",
         ),
+        Style(
+            "torchtitan", data="fsdp2", main_gradients=False, loss="parts", separate=True,
+        ),
+        Style(
+            "torchtitan-eager", named=False, data="fsdp2", main_gradients=False, loss="eager",
+            separate=True,
+        ),
+        Style("megatron-fsdp", data="fsdp2", main_gradients=False, loss="fused"),
         Style("gspmd", data="fsdp2", main_gradients=False, loss="fused"),
         Style(
             "neuron", attention="scores", loss="eager", main_gradients=False, tp_overlap=False,
