@@ -15,7 +15,7 @@ from trnsim.recipes import kernels
 from trnsim.recipes.attention import Attention
 from trnsim.recipes.linear import Linear
 from trnsim.recipes.models import Model
-from trnsim.recipes.parallel import Place, scattered, gathered
+from trnsim.recipes.parallel import Place, copied, gathered, scattered, summed
 from trnsim.recipes.style import Style
 
 State = tuple[Tensor, ...]
@@ -39,6 +39,11 @@ class Parts:
             self.place, self.style, (inside, outside), kind, bias=bias, splits=splits,
             is_fp8=self.is_fp8 and fp8, dtype=self.dtype, device=self.device,
         )  # fmt: skip
+
+    def gathered(self, x: Tensor) -> Tensor:
+        """The input of column layers that do not gather by themselves: once for all of them."""
+        group = self.place.tp if self.style.separate else None
+        return gathered(x, group) if self.place.layout.sequence_parallel else copied(x, group)
 
     def norm(self, size: int) -> kernels.Norm:
         """A norm over rows of that size."""
@@ -69,7 +74,10 @@ class SelfAttention(nn.Module):
         kv = self.kv_heads * tp  # heads of keys are repeated where there are fewer than ranks
         splits = [model.heads * model.head_dim, kv * model.head_dim, kv * model.value_dim]
         bias = model.qkv_bias or model.biases
-        self.qkv = parts.linear(model.hidden, sum(splits), "column", bias, splits=splits)
+        each = [[n] for n in splits] if style.separate else [splits]
+        self.qkv = nn.ModuleList(
+            parts.linear(model.hidden, sum(n), "column", bias, splits=n) for n in each
+        )
         self.out = parts.linear(model.heads * model.value_dim, model.hidden, "row", model.biases)
         if model.qk_norm:
             self.q_norm, self.k_norm = parts.norm(model.head_dim), parts.norm(model.head_dim)
@@ -78,15 +86,17 @@ class SelfAttention(nn.Module):
         )
         self.recomputes_attention = place.layout.recompute == "selective"
 
-    def project(self, x: Tensor, is_kept: bool) -> Tensor:
-        """Queries, keys and values beside each other."""
-        return self.qkv(x, is_kept=is_kept)
+    def project(self, x: Tensor, is_kept: bool) -> State:
+        """Queries, keys and values, beside each other or each for itself."""
+        return tuple(part(x, is_kept=is_kept) for part in self.qkv)
 
-    def split(self, qkv: Tensor, cos: Tensor, sin: Tensor) -> State:
+    def split(self, cos: Tensor, sin: Tensor, *projected: Tensor) -> State:
         """Queries, keys and values by head, with positions turned in."""
         size, values = self.model.head_dim, self.model.value_dim
-        widths = [self.heads * size, self.kv_heads * size, self.kv_heads * values]
-        q, k, v = qkv.split(widths, -1)
+        if len(projected) == 1:
+            widths = [self.heads * size, self.kv_heads * size, self.kv_heads * values]
+            projected = projected[0].split(widths, -1)
+        q, k, v = projected
         q, k = q.unflatten(-1, (-1, size)), k.unflatten(-1, (-1, size))
         if self.model.qk_norm:
             q, k = self.q_norm(q), self.k_norm(k)
@@ -103,24 +113,37 @@ class SelfAttention(nn.Module):
 
 
 class FeedForward(nn.Module):
-    """Up, activation, down."""
+    """Up, activation, down; with a gate that is a part of up, or a layer of its own."""
 
     def __init__(self, parts: Parts, width: int) -> None:
         super().__init__()
-        model = parts.model
-        self.model, self.named = model, parts.style.named
+        model, style = parts.model, parts.style
+        self.model, self.named = model, style.named
+        self.gate: Linear | None = None
         splits = [width] * (2 if model.gated else 1)
+        if style.separate and model.gated:
+            self.gate, splits = parts.linear(model.hidden, width, "column", model.biases), [width]
         self.up = parts.linear(model.hidden, sum(splits), "column", model.biases, splits=splits)
         self.down = parts.linear(width, model.hidden, "row", model.biases)
 
-    def raise_(self, x: Tensor, is_kept: bool) -> Tensor:
-        """The first product; its bias is added by the activation."""
-        return self.up(x, with_bias=False, is_kept=is_kept)
+    def raise_(self, x: Tensor, is_kept: bool) -> State:
+        """The first products; their biases are added by the activation."""
+        up = self.up(x, with_bias=False, is_kept=is_kept)
+        return (up,) if self.gate is None else (self.open(x, is_kept), up)
 
-    def lower(self, x: Tensor, is_kept: bool) -> Tensor:
+    def open(self, x: Tensor, is_kept: bool) -> Tensor:
+        """The gate's own product."""
+        return self.gate(x, is_kept=is_kept)
+
+    def lower(self, is_kept: bool, *raised: Tensor) -> Tensor:
         """The activation and the second product."""
         model = self.model
-        x = kernels.activation(model.activation, model.gated, x, self.up.bias, self.named)
+        if len(raised) == 2:
+            x = kernels.gated(model.activation, *raised, self.named)
+        else:
+            x = kernels.activation(
+                model.activation, model.gated, raised[0], self.up.bias, self.named
+            )
         return self.down(x, is_kept=is_kept)
 
 
@@ -130,6 +153,7 @@ class Block(nn.Module):
     def __init__(self, parts: Parts, layer: int) -> None:
         super().__init__()
         model, layout = parts.model, parts.place.layout
+        self.parts = parts
         self.model, self.named = model, parts.style.named
         self.first_norm, self.second_norm = parts.norm(model.hidden), parts.norm(model.hidden)
         if model.norms_per_layer == 4:
@@ -152,49 +176,61 @@ class Block(nn.Module):
         return self._keep_some(x, cos, sin)
 
     def _run(self, x: Tensor, cos: Tensor, sin: Tensor) -> Tensor:
-        qkv = self._qkv(x, False)
-        attended = self._attend(qkv, cos, sin)
+        attended = self._attend(cos, sin, *self._qkv(x, False))
         x = self._add_out(x, self.mixer.out(attended))
         if self.has_experts:
             return self._add_down(x, self.feed(self.second_norm(x)))
-        return self._add_down(x, self.feed.lower(self._up(x, False), False))
+        return self._add_down(x, self.feed.lower(False, *self._up(x, False)))
 
     def _keep_some(self, x: Tensor, cos: Tensor, sin: Tensor) -> Tensor:
         """As _run, where what is not in `recompute` is made again from the last that is kept."""
         kept = set(self.recompute)
-        qkv = again(self._qkv, x, True) if "qkv" in kept else None
+        source = again(self._qkv, x, True) if "qkv" in kept else (x,)
+
+        def by_head(*source: Tensor) -> State:
+            made = source if "qkv" in kept else self._qkv(source[0], False)
+            return self.mixer.split(cos, sin, *made)
+
         if "attention" in kept:
-            if qkv is None:
-                q, k, v = again(lambda x: self.mixer.split(self._qkv(x, False), cos, sin), x)
-            else:
-                q, k, v = again(self.mixer.split, qkv, cos, sin)
-            attended = self.mixer.attend(q, k, v)
-            from_attention = lambda is_kept: self.mixer.out(attended, is_kept=is_kept)  # noqa: E731
+            attended = self.mixer.attend(*again(by_head, *source))
+            out = self.mixer.out(attended)
         else:
-            source, is_qkv = (x, False) if qkv is None else (qkv, True)
-
-            def make(source: Tensor, is_kept: bool) -> Tensor:
-                made = source if is_qkv else self._qkv(source, False)
-                return self.mixer.out(self._attend(made, cos, sin), is_kept=is_kept)
-
-            from_attention = lambda is_kept: again(make, source, is_kept)  # noqa: E731
-        x = self._add_out(x, from_attention("out" in kept))
+            make = lambda *s: self.mixer.out(self.mixer.attend(*by_head(*s)), is_kept="out" in kept)  # noqa: E731, E501
+            out = again(make, *source)
+        x = self._add_out(x, out)
         if self.has_experts:
             return self._add_down(x, again(lambda x: self.feed(self.second_norm(x)), x))
+        return self._add_down(x, self._keep_some_of_feed(x, kept))
+
+    def _keep_some_of_feed(self, x: Tensor, kept: set[str]) -> Tensor:
+        keeps_down = "down" in kept
         if "up" in kept:
-            up = again(self._up, x, True)
-            return self._add_down(x, again(self.feed.lower, up, "down" in kept))
-        make = lambda x: self.feed.lower(self._up(x, False), "down" in kept)  # noqa: E731
-        return self._add_down(x, again(make, x))
+            return again(self.feed.lower, keeps_down, *again(self._up, x, True))
+        if "gate" in kept and self.feed.gate is not None:
+            gate = again(lambda x: self.feed.open(self._normed(x), True), x)
 
-    def _qkv(self, x: Tensor, is_kept: bool) -> Tensor:
-        return self.mixer.project(self.first_norm(x), is_kept)
+            def make(gate: Tensor, x: Tensor) -> Tensor:
+                up = self.feed.up(self._normed(x))
+                return self.feed.lower(keeps_down, gate, up)
 
-    def _attend(self, qkv: Tensor, cos: Tensor, sin: Tensor) -> Tensor:
-        return self.mixer.attend(*self.mixer.split(qkv, cos, sin))
+            return again(make, gate, x)
+        return again(lambda x: self.feed.lower(keeps_down, *self._up(x, False)), x)
 
-    def _up(self, x: Tensor, is_kept: bool) -> Tensor:
-        return self.feed.raise_(self.second_norm(x), is_kept)
+    def _qkv(self, x: Tensor, is_kept: bool) -> State:
+        return self.mixer.project(self.whole(self.first_norm(x)), is_kept)
+
+    def _attend(self, cos: Tensor, sin: Tensor, *qkv: Tensor) -> Tensor:
+        return self.mixer.attend(*self.mixer.split(cos, sin, *qkv))
+
+    def _normed(self, x: Tensor) -> Tensor:
+        return self.whole(self.second_norm(x))
+
+    def _up(self, x: Tensor, is_kept: bool) -> State:
+        return self.feed.raise_(self._normed(x), is_kept)
+
+    def whole(self, x: Tensor) -> Tensor:
+        """The input of column layers, where they do not gather it by themselves."""
+        return self.parts.gathered(x)
 
     def _add_out(self, x: Tensor, out: Tensor) -> Tensor:
         bias = self.mixer.out.bias
@@ -244,8 +280,6 @@ class Embedding(nn.Module):
         return x
 
     def _joined(self, x: Tensor) -> Tensor:
-        from trnsim.recipes.parallel import summed
-
         group = self.place.tp
         return scattered(x, group) if self.place.layout.sequence_parallel else summed(x, group)
 
@@ -264,8 +298,7 @@ class Head(nn.Module):
         self.norm = parts.norm(parts.model.hidden)
         self.logits = parts.linear(parts.model.hidden, vocab, "column", False, fp8=False)
 
+        self.parts = parts
+
     def forward(self, x: Tensor) -> Tensor:
-        return self.logits(self.norm(x))
-
-
-__all__ = ["Block", "Embedding", "Head", "Parts", "again", "gathered"]
+        return self.logits(self.parts.gathered(self.norm(x)))

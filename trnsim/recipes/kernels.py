@@ -105,6 +105,35 @@ def activation(name: str, gated: bool, x: Tensor, bias: Tensor | None, named: bo
     return _activation(name, gated, x, bias)
 
 
+class _Gated(torch.autograd.Function):
+    @staticmethod
+    def forward(ctx: Any, gate: Tensor, up: Tensor, name: str) -> Tensor:
+        ctx.save_for_backward(gate, up)
+        ctx.kind = name
+        inputs = [("gate", gate), ("up", up)]
+        compute = lambda: (_activate(name, gate) * up,)  # noqa: E731
+        return _run(f"trnsim::gated_{name}", inputs, compute, [(up.shape, up.dtype)])[0]
+
+    @staticmethod
+    def backward(ctx: Any, grad: Tensor) -> tuple[Tensor | None, ...]:
+        gate, up = ctx.saved_tensors
+
+        def compute() -> tuple[Tensor, ...]:
+            with torch.enable_grad():
+                leaves = gate.detach().requires_grad_(), up.detach().requires_grad_()
+                made = _activate(ctx.kind, leaves[0]) * leaves[1]
+                return torch.autograd.grad(made, leaves, grad)
+
+        inputs = [("grad", grad), ("gate", gate), ("up", up)]
+        shapes = [(gate.shape, gate.dtype), (up.shape, up.dtype)]
+        return *_run(f"trnsim::gated_{ctx.kind}_backward", inputs, compute, shapes), None
+
+
+def gated(name: str, gate: Tensor, up: Tensor, named: bool) -> Tensor:
+    """The activation of one tensor times another."""
+    return _Gated.apply(gate, up, name) if named else _activate(name, gate) * up
+
+
 # --- residual -------------------------------------------------------------------------------------
 
 

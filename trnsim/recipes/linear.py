@@ -16,7 +16,7 @@ from torch import Tensor, nn
 from torch.nn import functional as F
 
 from trnsim.recipes import fp8, kernels
-from trnsim.recipes.parallel import Place, all_sum, gather, scatter
+from trnsim.recipes.parallel import Place, all_sum, gather, scatter, scattered, summed
 from trnsim.recipes.parallel import start_gather, start_scatter, start_sum, wait
 from trnsim.recipes.style import Style
 
@@ -122,17 +122,25 @@ class Linear(nn.Module):
         if bias:
             rows = shape[0] if kind == "column" else outside
             self.bias = nn.Parameter(torch.zeros(rows, dtype=dtype, device=device))
-        self.kind, self.group = kind, place.tp
-        self.sequence_group = place.tp if place.layout.sequence_parallel else None
+        self.kind = kind
+        self.outer_group = place.tp if style.separate and kind == "row" else None
+        self.group = None if style.separate else place.tp  # else messages are not its own
+        self.sequence_group = self.group if place.layout.sequence_parallel else None
+        self.has_sequence = place.layout.sequence_parallel
         self.overlaps = style.tp_overlap
-        self.is_plain = place.tp is None and not style.main_gradients and not is_fp8
+        self.is_plain = self.group is None and not style.main_gradients and not is_fp8
         self.scaling = fp8.scaling_of(place.layout.precision) if is_fp8 else None
         self.held_fp8: tuple[Tensor, Tensor] | None = None  # the weight in 8 bits, for one step
 
     def forward(self, x: Tensor, with_bias: bool = True, is_kept: bool = False) -> Tensor:
         """The product; a row layer never adds its bias. `is_kept`: the result is not made again
         when what led to it is."""
-        bias = self.bias if with_bias else None
+        out = self._multiplied(x, self.bias if with_bias else None, is_kept)
+        if self.outer_group is None:
+            return out
+        return (scattered if self.has_sequence else summed)(out, self.outer_group)
+
+    def _multiplied(self, x: Tensor, bias: Tensor | None, is_kept: bool) -> Tensor:
         if self.is_plain and not is_kept:
             return F.linear(x, self.weight, bias if self.kind == "column" else None)
         if self.kind == "column":
