@@ -48,8 +48,11 @@ class Parts:
     def norm(self, size: int) -> kernels.Norm:
         """A norm over rows of that size."""
         eager = not self.style.named and self.model.norm == "rms"
-        model = self.model
-        return kernels.Norm(size, model.norm, bool(model.norm_bias), self.dtype, self.device, eager)
+        model, is_part = self.model, self.place.layout.sequence_parallel
+        group = self.place.tp if is_part and self.style.data != "buckets" else None
+        return kernels.Norm(
+            size, model.norm, bool(model.norm_bias), self.dtype, self.device, eager, group
+        )
 
 
 def again(function: Callable[..., Any], *inputs: Any) -> Any:
@@ -158,7 +161,12 @@ class Block(nn.Module):
         self.first_norm, self.second_norm = parts.norm(model.hidden), parts.norm(model.hidden)
         if model.norms_per_layer == 4:
             self.out_norm, self.down_norm = parts.norm(model.hidden), parts.norm(model.hidden)
-        self.mixer = SelfAttention(parts, layer)
+        if model.is_latent:
+            from trnsim.recipes.latent import LatentAttention
+
+            self.mixer: nn.Module = LatentAttention(parts, layer)
+        else:
+            self.mixer = SelfAttention(parts, layer)
         self.has_experts = model.has_experts(layer)
         if self.has_experts:
             from trnsim.recipes.experts import Experts

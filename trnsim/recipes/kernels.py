@@ -17,6 +17,7 @@ from torch import Tensor
 from torch.nn import functional as F
 
 from trnsim import _torch
+from trnsim.recipes.parallel import copied
 
 Named = Sequence[tuple[str, Tensor]]
 
@@ -184,26 +185,34 @@ def dropout_add(
 
 
 class Norm(torch.nn.Module):
-    """RMS or layer norm of the last axis: one kernel of ATen, and in RMS's eager form many."""
+    """RMS or layer norm of the last axis: one kernel of ATen, and in RMS's eager form many.
+
+    Args:
+        group: ranks over which autograd sums the gradients of its parameters, each of which saw a
+            part of the sequence; None where something else does.
+    """
 
     def __init__(
-        self, size: int, kind: str, bias: bool, dtype: torch.dtype, device: Any, eager: bool = False
-    ) -> None:
+        self, size: int, kind: str, bias: bool, dtype: torch.dtype, device: Any, eager: bool,
+        group: Any,
+    ) -> None:  # fmt: skip
         super().__init__()
         self.weight = torch.nn.Parameter(torch.ones(size, dtype=dtype, device=device))
         self.bias = (
             torch.nn.Parameter(torch.zeros(size, dtype=dtype, device=device)) if bias else None
         )
-        self.size, self.kind, self.eager = size, kind, eager
+        self.size, self.kind, self.eager, self.group = size, kind, eager, group
 
     def forward(self, x: Tensor) -> Tensor:
+        weight = copied(self.weight, self.group)
         if self.kind == "layer":
-            return F.layer_norm(x, (self.size,), self.weight, self.bias, 1e-5)
+            bias = None if self.bias is None else copied(self.bias, self.group)
+            return F.layer_norm(x, (self.size,), weight, bias, 1e-5)
         if not self.eager:
-            return F.rms_norm(x, (self.size,), self.weight, 1e-5)
+            return F.rms_norm(x, (self.size,), weight, 1e-5)
         wide = x.float()
         normed = wide * torch.rsqrt(wide.pow(2).mean(-1, keepdim=True) + 1e-5)
-        return normed.type_as(x) * self.weight
+        return normed.type_as(x) * weight
 
 
 # --- rotary positions -----------------------------------------------------------------------------

@@ -173,7 +173,9 @@ class Layout:
             )
 
     def with_(self, **changes: Any) -> Layout:
-        """The same layout with other values."""
+        """The same layout with other values; sequence parallelism follows tp if it is not given."""
+        if "tp" in changes:
+            changes = {"sequence_parallel": None, **changes}
         return replace(self, **changes)
 
 

@@ -101,7 +101,7 @@ class Linear(nn.Module):
 
     Args:
         features: of the whole input and the whole output.
-        kind: "column" or "row".
+        kind: "column", "row", or "whole": not divided.
         is_fp8: its products run in 8 bits.
         splits: of the output's columns, where each part is divided by itself.
     """
@@ -112,19 +112,19 @@ class Linear(nn.Module):
         splits: list[int] | None = None,
     ) -> None:  # fmt: skip
         super().__init__()
-        tp = place.layout.tp
+        tp = place.layout.tp if kind != "whole" else 1
         inside, outside = features
-        shape = (outside // tp, inside) if kind == "column" else (outside, inside // tp)
+        shape = (outside, inside // tp) if kind == "row" else (outside // tp, inside)
         self.weight = nn.Parameter(torch.empty(shape, dtype=dtype, device=device))
-        axis = 0 if kind == "column" else 1
-        self.weight.divided = (axis, splits, tp, place.tp_rank)
+        if kind != "whole":
+            self.weight.divided = (int(kind == "row"), splits, tp, place.tp_rank)
         self.bias: nn.Parameter | None = None
         if bias:
-            rows = shape[0] if kind == "column" else outside
-            self.bias = nn.Parameter(torch.zeros(rows, dtype=dtype, device=device))
+            self.bias = nn.Parameter(torch.zeros(shape[0], dtype=dtype, device=device))
         self.kind = kind
         self.outer_group = place.tp if style.separate and kind == "row" else None
-        self.group = None if style.separate else place.tp  # else messages are not its own
+        talks = kind != "whole" and not style.separate
+        self.group = place.tp if talks else None
         self.sequence_group = self.group if place.layout.sequence_parallel else None
         self.has_sequence = place.layout.sequence_parallel
         self.overlaps = style.tp_overlap
@@ -142,8 +142,8 @@ class Linear(nn.Module):
 
     def _multiplied(self, x: Tensor, bias: Tensor | None, is_kept: bool) -> Tensor:
         if self.is_plain and not is_kept:
-            return F.linear(x, self.weight, bias if self.kind == "column" else None)
-        if self.kind == "column":
+            return F.linear(x, self.weight, bias if self.kind != "row" else None)
+        if self.kind != "row":
             return _Column.apply(x, self.weight, bias, self, is_kept)
         return _Row.apply(x, self.weight, self, is_kept)
 

@@ -46,7 +46,7 @@ class Place:
         self.pp_back = self.pp
         self.ep = self._group("ep", self.ep_ranks) if layout.ep > 1 else None
         self.expert_data = self.data
-        if layout.ep > 1:
+        if layout.ep > 1 or tp > 1:
             self.expert_data = self._group("expert_dp", self.expert_data_ranks)
         if layout.zero == 0:  # every data parallel rank has the whole model's norm of gradients
             own = [inside - self.tp_rank + i for i in range(tp)]

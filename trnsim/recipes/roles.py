@@ -55,7 +55,7 @@ def capture(
             found[alike] = stage, workload, marks
         if compose:
             workload = _composed(workload, marks, layout, stage)
-        _name(workload, layout, stage)
+        _name(workload, model, layout, stage)
         workloads.append(workload)
     return workloads
 
@@ -68,13 +68,27 @@ def _kind(model: Model, layout: Layout, stage: int) -> tuple[Any, ...]:
     return stage == 0, stage == layout.pp - 1, tuple(layers)
 
 
-def _name(workload: Any, layout: Layout, stage: int) -> None:
+def _name(workload: Any, model: Model, layout: Layout, stage: int) -> None:
     first = stage * layout.stage_ranks
+    workload.parameter_count = _parameters(model, layout, stage)
     workload.role = f"rank{first}"
     if layout.pp > 1:
         workload.played_by = _core.pattern_of_ranks(
             list(range(first, first + layout.stage_ranks))
         )  # fmt: skip
+
+
+def _parameters(model: Model, layout: Layout, stage: int) -> int:
+    """Elements of the stage's part of the model, over all its ranks."""
+    pieces = layout.chunk_layers(model)
+    mine = [pieces[chunk * layout.pp + stage] for chunk in range(layout.vp)]
+    count = sum(model.layer_parameters(layer) for piece in mine for layer in piece)
+    ends = model.parameters() - sum(map(model.layer_parameters, range(model.layers)))
+    embedding = model.vocab * model.hidden
+    first = embedding + (model.max_positions * model.hidden if model.position == "learned" else 0)
+    if stage == 0:
+        count += first
+    return count + (ends - first if stage == layout.pp - 1 else 0)
 
 
 @contextlib.contextmanager

@@ -105,7 +105,7 @@ class Sharded:
             parameters, lr=rate, betas=(0.9, 0.95), weight_decay=0.1,
             fused=kind == "fused", foreach=kind == "foreach",
         )  # fmt: skip
-        return _Clipped(inner, self.chunks, parameters, clip)
+        return _Clipped(inner, self.chunks, parameters, clip, self.place)
 
     def close(self) -> None:
         """Nothing outside holds the parameters."""
@@ -117,17 +117,37 @@ _NAMES = ("dp_replicate", "dp_shard")
 class _Clipped:
     """Clips gradients, then steps, then drops them."""
 
-    def __init__(self, inner: Any, chunks: list[Any], parameters: list[Any], clip: float) -> None:
+    def __init__(
+        self, inner: Any, chunks: list[Any], parameters: list[Any], clip: float, place: Place
+    ) -> None:
         self.inner, self.chunks, self.parameters, self.clip = inner, chunks, parameters, clip
+        self.group = place.tp
 
     def step(self) -> None:
         if self.clip and hasattr(self.chunks[0], "clip_grad_norm_"):
             for chunk in self.chunks:
                 chunk.clip_grad_norm_(self.clip)
         elif self.clip:
-            nn.utils.clip_grad_norm_(self.parameters, self.clip, foreach=True)
+            self._clip()
         self.inner.step()
         self.inner.zero_grad(set_to_none=True)
+
+    @torch.no_grad()
+    def _clip(self) -> None:
+        """By the norm over all ranks; what tensor parallel ranks have alike counts once."""
+        total = self._norm("divided" in p.__dict__ or self.group is None for p in self.parameters)
+        if self.group is not None:
+            total = total.square()
+            dist.all_reduce(total, group=self.group)
+            rest = self._norm("divided" not in p.__dict__ for p in self.parameters)
+            total = (total + rest.square()).sqrt()
+        nn.utils.clip_grads_with_norm_(self.parameters, self.clip, total, foreach=True)
+
+    def _norm(self, counts: Any) -> torch.Tensor:
+        chosen = zip(self.parameters, counts, strict=True)
+        gradients = [p.grad for p, is_counted in chosen if is_counted and p.grad is not None]
+        total = nn.utils.get_total_norm(gradients, foreach=True)
+        return total.full_tensor() if hasattr(total, "full_tensor") else total
 
 
 def _compute_dtype(precision: str) -> torch.dtype:

@@ -30,6 +30,7 @@ class Style:
             gathered in the first forward.
         clip: gradients are clipped by their norm over the whole model.
         separate: the two first products of a gated feed-forward layer are two layers.
+        routes_on_host: the host reads how many tokens go to each expert, in every layer.
         optimizer: "fused", "foreach" as in torch without a choice, or "single", a loop.
     """
 
@@ -44,6 +45,7 @@ class Style:
     parameter_overlap: bool = True
     clip: bool = True
     separate: bool = False
+    routes_on_host: bool = False
     optimizer: str = "fused"
 
     def __post_init__(self) -> None:

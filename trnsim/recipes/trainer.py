@@ -132,6 +132,8 @@ class Trainer:
             for module in chunk.modules():  # weights change: they are cast again
                 if isinstance(module, Linear):
                     module.held_fp8 = None
+                elif isinstance(getattr(module, "held_fp8", None), dict):
+                    module.held_fp8.clear()
         return self.loss
 
     def close(self) -> None:
@@ -166,8 +168,11 @@ class Trainer:
             inputs = state["input"] = self._arrived(state, "forward").requires_grad_()
         out = chunk(inputs, targets) if is_last else chunk(inputs)
         if is_last:
-            out = out / (count * self.layout.dp * self.layout.cp)
-            self.loss += out.detach()
+            out = out / count
+            ranks = self.layout.dp * self.layout.cp
+            self.loss += out.detach() / ranks
+            if self.style.data == "buckets":  # sums gradients; FSDP takes their mean
+                out = out / ranks
         state["output"] = out
 
     def _backward(self, action: Action, state: dict[str, Any], is_last: bool) -> None:

@@ -1,0 +1,244 @@
+# SPDX-License-Identifier: Apache-2.0
+# SPDX-FileCopyrightText: The trnsim authors
+"""A feed-forward layer of experts: a router sends each token to some of them.
+
+Tokens go to the ranks of their experts by an all-to-all among expert parallel ranks and come back
+by another. On the simulated device all experts get the same number of tokens, which is what
+benchmarks force; elsewhere the router decides and no token is dropped.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+import torch
+import torch.distributed as dist
+from torch import Tensor, nn
+from torch.nn import functional as F
+
+from trnsim.errors import RecipeError
+from trnsim.recipes import fp8, kernels
+from trnsim.recipes.block import FeedForward, Parts
+from trnsim.recipes.kernels import is_simulated
+
+
+class Experts(nn.Module):
+    """Router, this rank's experts, and an expert that all tokens share."""
+
+    def __init__(self, parts: Parts) -> None:
+        super().__init__()
+        model, place, style = parts.model, parts.place, parts.style
+        layout = place.layout
+        if layout.tp > 1 and not layout.sequence_parallel:
+            raise RecipeError(f"experts with tp {layout.tp}: use sequence_parallel too")
+        self.model, self.place, self.parts, self.style = model, place, parts, style
+        self.count = model.experts // layout.ep
+        width, columns = model.expert_ffn, (2 if model.gated else 1) * model.expert_ffn
+        make = lambda *shape: nn.Parameter(  # noqa: E731
+            torch.empty(shape, dtype=parts.dtype, device=parts.device)
+        )
+        self.router = make(model.experts, model.hidden)
+        self.up, self.down = (
+            make(self.count, columns, model.hidden), make(self.count, model.hidden, width)
+        )  # fmt: skip
+        for weight in (self.up, self.down):
+            weight.is_expert = True
+            weight.divided = (0, None, layout.ep, place.ep_rank)
+        self.up_bias = self.down_bias = None
+        self.scaling = fp8.scaling_of(layout.precision)
+        self.held_fp8: dict[str, Any] = {}
+        self.shared = FeedForward(parts, model.shared_ffn) if model.shared_ffn else None
+
+    def forward(self, x: Tensor) -> Tensor:
+        """[tokens of this rank, hidden] to the same."""
+        out = self._simulated(x) if is_simulated(x) else self._computed(x)
+        if self.shared is not None:
+            out = out + self.shared.lower(False, *self.shared.raise_(self.parts.gathered(x), False))
+        return out
+
+    # --- where values are of no interest ---------------------------------------------------------
+
+    def _simulated(self, x: Tensor) -> Tensor:
+        model, place = self.model, self.place
+        logits = F.linear(x, self.router)
+        shares = _Route.apply(logits, model.topk)
+        rows = -(-x.shape[0] * model.topk // self.count) * self.count
+        if self.style.routes_on_host:
+            shares.detach()[:1, :1].cpu()  # how many tokens go where, as the host asks
+        routed = _Move.apply(x, "permute", rows)
+        routed = _exchanged(routed, place.ep)
+        if self.count > 1:
+            routed = _Move.apply(routed, "permute", rows)
+        routed = routed.unflatten(0, (self.count, -1))
+        up = _Grouped.apply(routed, self.up, self)
+        active = _WeightedActivation.apply(up, shares, model.activation, model.gated)
+        routed = _Grouped.apply(active, self.down, self).flatten(0, 1)
+        if self.count > 1:
+            routed = _Move.apply(routed, "permute", rows)
+        routed = _exchanged(routed, place.ep)
+        return _Move.apply(routed, "unpermute", x.shape[0])
+
+    # --- where they are --------------------------------------------------------------------------
+
+    def _computed(self, x: Tensor) -> Tensor:
+        model, place = self.model, self.place
+        shares, chosen = F.softmax(F.linear(x, self.router).float(), -1).topk(model.topk, -1)
+        shares = (shares / shares.sum(-1, keepdim=True)).to(x.dtype).flatten()
+        chosen = chosen.flatten()
+        order = chosen.argsort(stable=True)
+        sent = x[order // model.topk]
+        to_each = torch.bincount(chosen, minlength=model.experts)
+        from_each = to_each
+        if place.ep is not None:
+            from_each = torch.empty_like(to_each)
+            dist.all_to_all_single(from_each, to_each, group=place.ep)
+        ranks = place.layout.ep
+        splits = [each.unflatten(0, (ranks, -1)).sum(1).tolist() for each in (to_each, from_each)]
+        routed = _AllToAll.apply(sent, *splits, place.ep)
+        own = torch.arange(self.count).repeat(ranks).repeat_interleave(from_each)
+        made = torch.zeros_like(routed)
+        for expert in range(self.count):
+            at = (own == expert).nonzero()[:, 0]
+            up = F.linear(routed[at], self.up[expert])
+            active = kernels.activation(model.activation, model.gated, up, None, False)
+            made = made.index_add(0, at, F.linear(active, self.down[expert]))
+        back = _AllToAll.apply(made, *reversed(splits), place.ep)
+        back = back * shares[order][:, None]
+        return torch.zeros_like(x).index_add(0, order // model.topk, back)
+
+
+class _AllToAll(torch.autograd.Function):
+    """Rows to the ranks of a group: so many sent to each, so many received from each."""
+
+    @staticmethod
+    def forward(ctx: Any, x: Tensor, sent: Any, received: Any, group: Any) -> Tensor:
+        ctx.splits, ctx.group = (sent, received), group
+        return _all_to_all(x, sent, received, group)
+
+    @staticmethod
+    def backward(ctx: Any, grad: Tensor) -> tuple[Tensor | None, ...]:
+        sent, received = ctx.splits
+        return _all_to_all(grad.contiguous(), received, sent, ctx.group), None, None, None
+
+
+def _all_to_all(x: Tensor, sent: Any, received: Any, group: Any) -> Tensor:
+    if group is None:
+        return x.clone()
+    rows = x.shape[0] if received is None else sum(received)
+    out = x.new_empty((rows, *x.shape[1:]))
+    dist.all_to_all_single(out, x.contiguous(), received, sent, group=group)
+    return out
+
+
+def _exchanged(x: Tensor, group: Any) -> Tensor:
+    """The same number of rows to every rank."""
+    return x if group is None else _AllToAll.apply(x, None, None, group)
+
+
+# --- kernels --------------------------------------------------------------------------------------
+
+
+class _Route(torch.autograd.Function):
+    """Scores of all experts to the shares of the chosen ones."""
+
+    @staticmethod
+    def forward(ctx: Any, logits: Tensor, topk: int) -> Tensor:
+        shares = logits.new_empty((logits.shape[0], topk), dtype=torch.float32)
+        chosen = logits.new_empty(shares.shape, dtype=torch.int32)
+        kernels.record("trnsim::route", [("input", logits)], [shares, chosen])
+        ctx.save_for_backward(shares, chosen)
+        ctx.shape, ctx.dtype = logits.shape, logits.dtype
+        return shares
+
+    @staticmethod
+    def backward(ctx: Any, grad: Tensor) -> tuple[Tensor | None, ...]:
+        out = grad.new_empty(ctx.shape, dtype=ctx.dtype)
+        inputs = zip(("grad", "shares", "chosen"), (grad, *ctx.saved_tensors), strict=True)
+        kernels.record("trnsim::route_backward", list(inputs), [out])
+        return out, None
+
+
+class _Move(torch.autograd.Function):
+    """Rows in another order: to so many rows, or summed from them."""
+
+    @staticmethod
+    def forward(ctx: Any, x: Tensor, kind: str, rows: int) -> Tensor:
+        ctx.kind, ctx.rows = kind, x.shape[0]
+        out = x.new_empty((rows, *x.shape[1:]))
+        kernels.record(f"trnsim::{kind}", [("input", x)], [out])
+        return out
+
+    @staticmethod
+    def backward(ctx: Any, grad: Tensor) -> tuple[Tensor | None, ...]:
+        out = grad.new_empty((ctx.rows, *grad.shape[1:]))
+        is_sum = ctx.kind == "permute" and ctx.rows < grad.shape[0]
+        op = "trnsim::unpermute" if is_sum else "trnsim::permute"
+        kernels.record(op, [("input", grad)], [out])
+        return out, None, None
+
+
+class _WeightedActivation(torch.autograd.Function):
+    """The activation of [experts, rows, columns], times the share of each row."""
+
+    @staticmethod
+    def forward(
+        ctx: Any, x: Tensor, shares: Tensor, name: str, gated: bool
+    ) -> Tensor:  # fmt: skip
+        ctx.save_for_backward(x, shares)
+        ctx.op = f"trnsim::{'gated_' if gated else ''}{name}"
+        out = x.new_empty((*x.shape[:-1], x.shape[-1] // (2 if gated else 1)))
+        kernels.record(ctx.op, [("input", x), ("shares", shares)], [out])
+        return out
+
+    @staticmethod
+    def backward(ctx: Any, grad: Tensor) -> tuple[Tensor | None, ...]:
+        x, shares = ctx.saved_tensors
+        made = torch.empty_like(x), torch.empty_like(shares)
+        inputs = [("grad", grad), ("input", x), ("shares", shares)]
+        kernels.record(f"{ctx.op}_backward", inputs, made)
+        return *made, None, None
+
+
+class _Grouped(torch.autograd.Function):
+    """One product for each expert: [experts, rows, in] to [experts, rows, out]."""
+
+    @staticmethod
+    def forward(ctx: Any, x: Tensor, weight: Tensor, layer: Experts) -> Tensor:
+        operands = _operands(x, layer)
+        ctx.save_for_backward(operands[-1])
+        ctx.layer, ctx.weight, ctx.name = layer, weight, "up" if weight is layer.up else "down"
+        return _multiply(operands[0], _weights(layer, ctx.name)[0].transpose(1, 2), x)
+
+    @staticmethod
+    def backward(ctx: Any, grad: Tensor) -> tuple[Tensor | None, ...]:
+        (x,) = ctx.saved_tensors
+        layer: Experts = ctx.layer
+        operands = _operands(grad.contiguous(), layer)
+        of_input = _multiply(operands[0], _weights(layer, ctx.name)[-1], grad)
+        by_column = operands[-1].transpose(1, 2)
+        main = getattr(getattr(layer, ctx.name), "main_grad", None)
+        if main is None:
+            return of_input, _multiply(by_column, x, grad), None
+        inputs = [("self", main), ("batch1", by_column), ("batch2", x)]
+        kernels.record("aten::baddbmm_", inputs, [main], mutated=[main])
+        return of_input, None, None
+
+
+def _operands(x: Tensor, layer: Experts) -> tuple[Tensor, ...]:
+    return (x,) if layer.scaling is None else fp8.quantized(x, layer.scaling)
+
+
+def _weights(layer: Experts, name: str) -> tuple[Tensor, ...]:
+    """An expert weight as products take it: in 8 bits cast once a step."""
+    weight = getattr(layer, name)
+    if layer.scaling is None:
+        return (weight,)
+    if name not in layer.held_fp8:
+        layer.held_fp8[name] = fp8.quantized(weight.detach(), layer.scaling)
+    return layer.held_fp8[name]
+
+
+def _multiply(left: Tensor, right: Tensor, like: Tensor) -> Tensor:
+    out = like.new_empty((left.shape[0], left.shape[1], right.shape[2]))
+    kernels.record("aten::bmm", [("self", left), ("mat2", right)], [out])
+    return out
