@@ -8,6 +8,7 @@
 #include <utility>
 
 #include "base/error.h"
+#include "base/hash.h"
 
 namespace trnsim::workload {
 namespace {
@@ -27,12 +28,12 @@ class Names {
       const auto last = last_.find(id);
       return last == last_.end() ? -1 : last->second;
     }
-    const auto name = names_.find(key(id, now));
+    const auto name = names_.find({id, now});
     return name == names_.end() ? -1 : name->second;
   }
   void set(int64_t id, int32_t of, int32_t now, int64_t name) {
     owners_.emplace(id, of);
-    if (of != kNone) names_[key(id, now)] = name;
+    if (of != kNone) names_[{id, now}] = name;
     last_[id] = name;
   }
   bool is_of(int64_t id, int32_t of) const {
@@ -41,10 +42,15 @@ class Names {
   }
 
  private:
-  static uint64_t key(int64_t id, int32_t now) { return uint64_t(id) << 24 ^ uint64_t(now); }
+  using Key = std::pair<int64_t, int32_t>;
+  struct Hash {
+    size_t operator()(const Key& key) const {
+      return size_t(combine(uint64_t(key.first), uint64_t(key.second)));
+    }
+  };
 
   std::unordered_map<int64_t, int32_t> owners_;
-  std::unordered_map<uint64_t, int64_t> names_;
+  std::unordered_map<Key, int64_t, Hash> names_;
   std::unordered_map<int64_t, int64_t> last_;
 };
 

@@ -1,43 +1,61 @@
 # SPDX-License-Identifier: Apache-2.0
 # SPDX-FileCopyrightText: The trnsim authors
-"""Trains a small recipe on the CPU, in one process or in several that talk by gloo."""
+"""Trains small recipes on the CPU, in one process or in several that talk by gloo."""
 
 from __future__ import annotations
 
+import os
+import subprocess
+import sys
 import tempfile
+import warnings
+from dataclasses import dataclass
+from pathlib import Path
 from typing import Any
 
 import torch
 import torch.distributed as dist
-import torch.multiprocessing as mp
 
-from trnsim.recipes import Layout, Model, Style, Trainer
+from trnsim.recipes import STYLES, Layout, Model, Trainer
 
 STEPS = 3
+WHOLE = Layout(sequence=16, micro_batch=1, global_batch=4, precision="fp32")
 
 
-def batches(model: Model, layout: Layout, trainer: Trainer) -> Any:
+@dataclass(frozen=True)
+class Case:
+    """A model, what its layout has other than WHOLE, and the name of its style."""
+
+    model: Model
+    changes: tuple[tuple[str, Any], ...] = ()
+    style: str = "megatron"
+
+    @property
+    def layout(self) -> Layout:
+        return WHOLE.with_(**dict(self.changes))
+
+
+def batches(case: Case, trainer: Trainer) -> Any:
     """A rank's part of the same global batch, whatever the layout: inputs and targets by number."""
     from trnsim.recipes.attention import positions_of
 
+    layout, place = case.layout, trainer.place
     generator = torch.Generator().manual_seed(7)
     shape = (layout.global_batch, layout.sequence + 1)
-    every = torch.randint(0, model.vocab, shape, generator=generator)
-    place = trainer.place
+    every = torch.randint(0, case.model.vocab, shape, generator=generator)
     own = every.chunk(layout.dp)[place.dp_rank].split(layout.micro_batch)
     at = positions_of(layout.sequence, layout.cp, place.cp_rank)
     return lambda number: (own[number][:, :-1][:, at], own[number][:, 1:][:, at])
 
 
-def train(model: Model, layout: Layout, style: Style) -> list[float]:
-    """Losses of a few steps as this rank sees them; summed over ranks where there are some."""
-    torch.set_num_threads(1)
-    trainer = Trainer(model, layout, style)
-    tokens = batches(model, layout, trainer)
+def train(case: Case) -> list[float]:
+    """Losses of a few steps, summed over ranks where there are some."""
+    trainer = Trainer(case.model, case.layout, STYLES[case.style])
+    tokens = batches(case, trainer)
     losses = []
     for _ in range(STEPS):
         loss = trainer.step(tokens).detach().clone()
-        if dist.is_initialized():
+        if case.layout.world > 1:
             if not trainer.place.is_last or trainer.place.tp_rank:
                 loss.zero_()
             dist.all_reduce(loss)
@@ -45,20 +63,36 @@ def train(model: Model, layout: Layout, style: Style) -> list[float]:
     return losses
 
 
-def _process(rank: int, layout: Layout, case: tuple[Model, Style], folder: str) -> None:
-    dist.init_process_group(
-        "gloo", init_method=f"file://{folder}/meet", rank=rank, world_size=layout.world
-    )
-    losses = train(case[0], layout, case[1])
+def main(rank: int, ranks: int, folder: str) -> None:
+    """What one of several processes runs: all cases, one after another."""
+    warnings.filterwarnings("ignore")
+    torch.set_num_threads(1)
+    cases = torch.load(f"{folder}/cases", weights_only=False)
+    meet = f"file://{folder}/meet"
+    dist.init_process_group("gloo", init_method=meet, rank=rank, world_size=ranks)
+    losses = [train(case) for case in cases]
     if rank == 0:
         torch.save(losses, f"{folder}/losses")
     dist.destroy_process_group()
 
 
-def losses_of(model: Model, layout: Layout, style: Style) -> list[float]:
-    """Losses of the job, in as many processes as it has ranks."""
-    if layout.world == 1:
-        return train(model, layout, style)
+_START = "import sys, recipe_job as job; job.main(int(sys.argv[1]), int(sys.argv[2]), sys.argv[3])"
+
+
+def losses_of(cases: list[Case]) -> list[list[float]]:
+    """Losses of cases that all have as many ranks."""
+    ranks = cases[0].layout.world
+    if ranks == 1:
+        return [train(case) for case in cases]
+    folders = [str(Path(__file__).parent), str(Path(__file__).parents[2])]
+    environment = {**os.environ, "PYTHONPATH": os.pathsep.join(folders)}
     with tempfile.TemporaryDirectory() as folder:
-        mp.spawn(_process, (layout, (model, style), folder), layout.world)
+        torch.save(cases, f"{folder}/cases")
+        processes = [
+            subprocess.Popen(
+                [sys.executable, "-c", _START, str(rank), str(ranks), folder], env=environment
+            )
+            for rank in range(ranks)
+        ]
+        assert [process.wait() for process in processes] == [0] * ranks
         return torch.load(f"{folder}/losses")

@@ -57,7 +57,9 @@ class Parts:
 
 def again(function: Callable[..., Any], *inputs: Any) -> Any:
     """Calls it keeping its inputs alone; what it makes is made again in the backward."""
-    return checkpoint(function, *inputs, use_reentrant=False, preserve_rng_state=_has_random(inputs))
+    return checkpoint(
+        function, *inputs, use_reentrant=False, preserve_rng_state=_has_random(inputs)
+    )
 
 
 def _has_random(inputs: tuple[Any, ...]) -> bool:
@@ -203,7 +205,7 @@ class Block(nn.Module):
             attended = self.mixer.attend(*again(by_head, *source))
             out = self.mixer.out(attended)
         else:
-            make = lambda *s: self.mixer.out(self.mixer.attend(*by_head(*s)), is_kept="out" in kept)  # noqa: E731, E501
+            make = lambda *s: self.mixer.out(self.mixer.attend(*by_head(*s)), is_kept="out" in kept)
             out = again(make, *source)
         x = self._add_out(x, out)
         if self.has_experts:

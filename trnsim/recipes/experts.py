@@ -34,7 +34,7 @@ class Experts(nn.Module):
         self.model, self.place, self.parts, self.style = model, place, parts, style
         self.count = model.experts // layout.ep
         width, columns = model.expert_ffn, (2 if model.gated else 1) * model.expert_ffn
-        make = lambda *shape: nn.Parameter(  # noqa: E731
+        make = lambda *shape: nn.Parameter(
             torch.empty(shape, dtype=parts.dtype, device=parts.device)
         )
         self.router = make(model.experts, model.hidden)

@@ -112,7 +112,7 @@ class _Gated(torch.autograd.Function):
         ctx.save_for_backward(gate, up)
         ctx.kind = name
         inputs = [("gate", gate), ("up", up)]
-        compute = lambda: (_activate(name, gate) * up,)  # noqa: E731
+        compute = lambda: (_activate(name, gate) * up,)
         return _run(f"trnsim::gated_{name}", inputs, compute, [(up.shape, up.dtype)])[0]
 
     @staticmethod
@@ -171,9 +171,7 @@ class _DropoutAdd(torch.autograd.Function):
         return of_x, of_x.sum(0) if ctx.has_bias else None, grad, None
 
 
-def dropout_add(
-    x: Tensor, bias: Tensor | None, residual: Tensor, p: float, named: bool
-) -> Tensor:
+def dropout_add(x: Tensor, bias: Tensor | None, residual: Tensor, p: float, named: bool) -> Tensor:
     """residual + dropout(x + bias)."""
     if named:
         return _DropoutAdd.apply(x, bias, residual, p)
@@ -239,14 +237,14 @@ class _Rotary(torch.autograd.Function):
     def forward(ctx: Any, x: Tensor, cos: Tensor, sin: Tensor) -> Tensor:
         ctx.save_for_backward(cos, sin)
         inputs = [("input", x), ("cos", cos), ("sin", sin)]
-        compute = lambda: (_rotated(x, cos, sin),)  # noqa: E731
+        compute = lambda: (_rotated(x, cos, sin),)
         return _run("trnsim::rope", inputs, compute, [(x.shape, x.dtype)])[0]
 
     @staticmethod
     def backward(ctx: Any, grad: Tensor) -> tuple[Tensor | None, ...]:
         cos, sin = ctx.saved_tensors
         inputs = [("input", grad), ("cos", cos), ("sin", sin)]
-        compute = lambda: (_rotated(grad, cos, -sin),)  # noqa: E731
+        compute = lambda: (_rotated(grad, cos, -sin),)
         return _run("trnsim::rope", inputs, compute, [(grad.shape, grad.dtype)])[0], None, None
 
 

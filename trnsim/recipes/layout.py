@@ -74,7 +74,10 @@ class Layout:
             raise RecipeError(f"vp {self.vp} without a pipeline: use pp 2 or more, or vp 1")
         batch = self.micro_batch * self.dp
         if self.global_batch % batch:
-            below, above = self.global_batch // batch * batch, -(-self.global_batch // batch) * batch
+            below, above = (
+                self.global_batch // batch * batch,
+                -(-self.global_batch // batch) * batch,
+            )
             near = f"{below} or {above}" if below else str(above)
             raise RecipeError(
                 f"global_batch {self.global_batch} is not a multiple of micro_batch "

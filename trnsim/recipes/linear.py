@@ -16,8 +16,18 @@ from torch import Tensor, nn
 from torch.nn import functional as F
 
 from trnsim.recipes import fp8, kernels
-from trnsim.recipes.parallel import Place, all_sum, gather, scatter, scattered, summed
-from trnsim.recipes.parallel import start_gather, start_scatter, start_sum, wait
+from trnsim.recipes.parallel import (
+    Place,
+    all_sum,
+    gather,
+    scatter,
+    scattered,
+    start_gather,
+    start_scatter,
+    start_sum,
+    summed,
+    wait,
+)
 from trnsim.recipes.style import Style
 
 

@@ -12,6 +12,7 @@ from __future__ import annotations
 
 import contextlib
 import gc
+import itertools
 from collections.abc import Iterator
 from typing import Any
 
@@ -125,8 +126,8 @@ def _run(
         device = torch.device(_torch.device_name(), 0)
         trainer = Trainer(model, layout, style, device, rank)
         batch = layout.micro_batch, layout.sequence // layout.cp
-        inputs, targets = (torch.zeros(batch, dtype=torch.int64, device=device) for _ in range(2))
-        tokens = lambda _: (inputs, targets)  # noqa: E731
+        given = tuple(torch.zeros(batch, dtype=torch.int64, device=device) for _ in range(2))
+        tokens = lambda _, given=given: given
         counted = layout.tokens * layout.micro_batches
         counted = {"tokens": counted} if layout.pp == 1 else {}
         first = sequential(layout, 1)
@@ -139,7 +140,7 @@ def _run(
         trainer.step(tokens, order, lambda action: marks.append((action, *_torch.position())))
         torch.trn.step(**counted)
         trainer.close()
-        del trainer, inputs, targets, tokens
+        del trainer, given, tokens
     return made[0], marks
 
 
@@ -148,7 +149,7 @@ def _composed(workload: Any, marks: list[Any], layout: Layout, stage: int) -> An
     last = layout.micro_batches - 1
     segments: dict[Action, int] = {}
     ranges = []
-    for (action, *begin), (_, *end) in zip(marks[:-1], marks[1:], strict=True):
+    for (action, *begin), (_, *end) in itertools.pairwise(marks):
         segments[action] = len(ranges)
         ranges.append((*begin, *end, action.micro_batch))
     order = []

@@ -9,7 +9,6 @@ from __future__ import annotations
 
 import re
 from collections.abc import Mapping
-from typing import Any
 
 from trnsim.errors import RecipeError
 from trnsim.recipes.families import model_of

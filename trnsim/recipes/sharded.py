@@ -74,8 +74,11 @@ class Sharded:
         return shard(chunk, reshard_after_forward=False)
 
     def _fsdp1(self, chunk: Any) -> Any:
-        from torch.distributed.fsdp import FullyShardedDataParallel, MixedPrecision
-        from torch.distributed.fsdp import ShardingStrategy
+        from torch.distributed.fsdp import (
+            FullyShardedDataParallel,
+            MixedPrecision,
+            ShardingStrategy,
+        )
         from torch.distributed.fsdp.wrap import ModuleWrapPolicy
 
         layout = self.place.layout

@@ -65,7 +65,8 @@ const TensorMeta* largest(const Signature& signature) {
 
 CostFunction kernel_cost(const Kernel& kernel) {
   return [=](const Signature& signature, const Target& target) {
-    Cost cost = make_cost(signature, target, "named", kernel.rows ? Fusion::rows : Fusion::pointwise);
+    Cost cost =
+        make_cost(signature, target, "named", kernel.rows ? Fusion::rows : Fusion::pointwise);
     const TensorMeta* of = largest(signature);
     if (!of || of->element_count() == 0) return cost;
     if (kernel.rows) {
