@@ -126,6 +126,10 @@ void bind_composing(py::module_& module) {
              py::call_guard<py::gil_scoped_release>(),
              "A step of more micro-batches: segments are (first record, first allocation event, "
              "end of both, micro-batch), the schedule (segment, micro-batch).");
+  module.def(
+      "moved",
+      [](const Workload& w, int64_t by) { return std::make_shared<Workload>(moved(w, by)); },
+      py::arg("workload"), py::arg("by"), "The same as the rank that is `by` further on.");
 }
 
 }  // namespace
@@ -149,10 +153,6 @@ void bind_workload(py::module_& module) {
            "One line a difference, at most `limit`; empty when equal.")
       .def("compare_step", compare_steps, py::arg("step"), py::arg("other"), py::arg("other_step"),
            py::arg("limit") = 20, "The same of two ranks' steps, but for where the ranks are.")
-      .def(
-          "moved",
-          [](const Workload& w, int64_t by) { return std::make_shared<Workload>(moved(w, by)); },
-          py::arg("by"), "The same as the rank that is `by` further on.")
       .def("print_record", print_record, py::arg("record"))
       .def("print_records", print_range, py::arg("begin"), py::arg("end"))
       .def("find_steps", find_steps)

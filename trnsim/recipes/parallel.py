@@ -83,7 +83,7 @@ class Place:
         return self.stage == self.layout.pp - 1
 
 
-# --- messages ---------------------------------------------------------------------------------------
+# --- messages -----------------------------------------------------------------------------------
 #
 # Each returns its result and the work to wait for; a group of None returns its input.
 
