@@ -7,7 +7,7 @@ import numpy
 import numpy.typing
 import typing
 import typing_extensions
-__all__: list[str] = ['Advice', 'Backend', 'Breakdown', 'CallSpan', 'Cohorts', 'CollectiveRun', 'Communicator', 'Engine', 'Fallback', 'Figure', 'Link', 'LinkInfo', 'LinkUse', 'Machine', 'MemoryPeak', 'ModuleShare', 'OpShare', 'Placement', 'Program', 'Progress', 'ProjectProgress', 'Projection', 'Rank', 'RoleFigures', 'Run', 'Step', 'System', 'Timeline', 'Topology', 'Variable', 'Workload', 'bus_factor', 'check_scenario', 'collective_name', 'compose', 'cost_rules', 'estimate_trace_bytes', 'find_violation', 'fold_system', 'input_group_of', 'lower_step', 'make_cohorts', 'make_job_system', 'make_machine', 'make_placement', 'make_system', 'make_topology', 'pattern_of_ranks', 'project_step', 'ranks_of_pattern', 'run_collective', 'simulate_shard', 'simulate_step', 'solve_max_min', 'with_jitter', 'workload_enum_names', 'write_trace']
+__all__: list[str] = ['Advice', 'Backend', 'Breakdown', 'CallSpan', 'Cohorts', 'CollectiveRun', 'Communicator', 'Engine', 'Fallback', 'Figure', 'Link', 'LinkInfo', 'LinkUse', 'Machine', 'MemoryPeak', 'ModuleShare', 'OpShare', 'Placement', 'Program', 'Progress', 'ProjectProgress', 'Projection', 'Rank', 'RoleFigures', 'Run', 'Step', 'System', 'Timeline', 'Topology', 'Variable', 'Workload', 'bus_factor', 'check_scenario', 'collective_name', 'compose', 'cost_rules', 'estimate_trace_bytes', 'find_violation', 'fold_system', 'input_group_of', 'lower_step', 'make_cohorts', 'make_job_system', 'make_machine', 'make_placement', 'make_system', 'make_topology', 'moved', 'pattern_of_ranks', 'project_step', 'ranks_of_pattern', 'run_collective', 'simulate_shard', 'simulate_step', 'solve_max_min', 'with_jitter', 'workload_enum_names', 'write_trace']
 class Figure:
     def __init__(self, key: str, value: str, unit: str, source: str, confidence: str) -> None:
         ...
@@ -972,6 +972,10 @@ def make_system(program: Program, machine: Machine, topology: Topology, placemen
     ...
 def make_topology(machine: Machine, chips: typing.SupportsInt | typing.SupportsIndex, faults: collections.abc.Sequence[tuple[str, str]] = [], seed: typing.SupportsInt | typing.SupportsIndex = 0) -> Topology:
     ...
+def moved(workload: Workload, by: typing.SupportsInt | typing.SupportsIndex) -> Workload:
+    """
+    The same as the rank that is `by` further on.
+    """
 def pattern_of_ranks(ranks: collections.abc.Sequence[typing.SupportsInt | typing.SupportsIndex]) -> str:
     ...
 def project_step(workloads: collections.abc.Sequence[Workload], machine: Machine, placement: Placement, step: typing.SupportsInt | typing.SupportsIndex, tokens_per_step: typing.SupportsInt | typing.SupportsIndex, samples_per_step: typing.SupportsInt | typing.SupportsIndex, top: typing.SupportsInt | typing.SupportsIndex, advise: bool, interval: bool, fold: bool, step_mode: bool, slow_chips: collections.abc.Sequence[str], faults: collections.abc.Sequence[str], progress: ProjectProgress, all_gather: collections.abc.Callable[[numpy.typing.NDArray[numpy.int64]], collections.abc.Sequence[typing.SupportsInt | typing.SupportsIndex]], process: typing.SupportsInt | typing.SupportsIndex, processes: typing.SupportsInt | typing.SupportsIndex) -> Run:

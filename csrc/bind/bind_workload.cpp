@@ -126,6 +126,10 @@ void bind_composing(py::module_& module) {
              py::call_guard<py::gil_scoped_release>(),
              "A step of more micro-batches: segments are (first record, first allocation event, "
              "end of both, micro-batch), the schedule (segment, micro-batch).");
+  module.def(
+      "moved",
+      [](const Workload& w, int64_t by) { return std::make_shared<Workload>(moved(w, by)); },
+      py::arg("workload"), py::arg("by"), "The same as the rank that is `by` further on.");
 }
 
 }  // namespace

@@ -53,6 +53,7 @@ IN_TWO = {
     "tp 2, torchtitan": case(LLAMA, "torchtitan", tp=2, zero=3),
     "gpt, tp 2": case(GPT, tp=2),
     "gpt, dp 2": case(GPT, dp=2),
+    "gpt, pp 2": case(GPT, pp=2),
     "experts, tp 2": case(EXPERTS, tp=2),
     "experts, dp 2": case(EXPERTS, dp=2),
     "experts, ep 2": case(EXPERTS, dp=2, ep=2),

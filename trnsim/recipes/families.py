@@ -44,9 +44,10 @@ def _known(name: str) -> Model | None:
 
 
 def _given(row: Mapping[str, str]) -> dict[str, int]:
-    columns = {"layers": "layers", "hidden": "hidden", "heads": "heads", "kv_heads": "kv_heads",
-               "head_dim": "head_dim", "vocab": "vocab", "experts": "experts", "topk": "topk"}  # fmt: skip
-    given = {ours: int(row[column]) for column, ours in columns.items() if row[column].isdigit()}
+    columns = (
+        "layers", "hidden", "heads", "kv_heads", "head_dim", "vocab", "experts", "topk"
+    )  # fmt: skip
+    given = {column: int(row[column]) for column in columns if row[column].isdigit()}
     if row["ffn"].isdigit():
         given["ffn"] = int(row["ffn"])
     return given

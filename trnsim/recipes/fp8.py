@@ -3,9 +3,10 @@
 """Products of linear layers in 8 bits: casts of their operands, and the products themselves.
 
 An operand is cast once for its rows and once for its columns in one kernel (a product in 8 bits
-contracts the contiguous axis of both); weights are cast once a step. Scales: one a tensor, of the steps before ("delayed") or of
-its own values ("current"), one for 128 elements ("block") or 32 ("mx").
-Away from the simulated device, values are rounded to what 8 bits hold and multiplied as they are.
+contracts the contiguous axis of both); weights are cast once a step. Scales: one a tensor, of the
+steps before ("delayed") or of its own values ("current"), one for 128 elements ("block") or 32
+("mx"). Away from the simulated device, values are rounded to what 8 bits hold and multiplied as
+they are.
 """
 
 from __future__ import annotations

@@ -131,6 +131,8 @@ class Linear(nn.Module):
         self.bias: nn.Parameter | None = None
         if bias:
             self.bias = nn.Parameter(torch.zeros(shape[0], dtype=dtype, device=device))
+            if kind == "column":
+                self.bias.divided = (0, splits, tp, place.tp_rank)
         self.kind = kind
         self.outer_group = place.tp if style.separate and kind == "row" else None
         talks = kind != "whole" and not style.separate

@@ -30,7 +30,8 @@ class Model:
         biases: all linear layers of a block have one; qkv_bias: queries, keys and values have one.
         norms_per_layer: 4 where outputs are normed too (Gemma 2 and 3); qk_norm: of each head.
         experts, topk, expert_ffn: routed experts of a layer, how many a token uses, their width.
-        shared_ffn: width of all shared experts together; dense_layers: leading ones without experts.
+        shared_ffn: width of all shared experts together.
+        dense_layers: how many layers at the begin have no experts.
         expert_every: every n-th layer has experts, the others are dense.
         window: keys that a query of a windowed layer sees, 0 = all; window_every: every n-th layer
             is not windowed (0 = none is).

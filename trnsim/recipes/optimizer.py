@@ -94,12 +94,18 @@ class Bucket:
 
 
 class Buckets:
-    """All parameters of a rank."""
+    """All parameters of a rank.
+
+    Args:
+        shared: a parameter that another stage has too, and the group of the two.
+    """
 
     def __init__(
-        self, chunks: list[nn.Module], place: Place, style: Style, gradient: torch.dtype
-    ) -> None:
+        self, chunks: list[nn.Module], place: Place, style: Style, gradient: torch.dtype,
+        shared: tuple[Tensor, Any] | None,
+    ) -> None:  # fmt: skip
         self.place, self.style = place, style
+        self.shared = shared
         self.is_last_backward = False
         self.buckets: list[Bucket] = []
         self._of: dict[int, Bucket] = {}
@@ -154,6 +160,9 @@ class Buckets:
 
     def finish_reduces(self) -> None:
         """After the last backward."""
+        if self.shared is not None:
+            weight, group = self.shared
+            dist.all_reduce(weight.main_grad, group=group)
         for bucket in self.buckets:
             if bucket.reducing is None:
                 bucket.start_reduce()

@@ -68,6 +68,10 @@ class Place:
                 )
         return self._groups[key]
 
+    def ends(self) -> Any:
+        """The group of this pipeline's first and last rank; for those two alone."""
+        return self._group("embedding", [self.pp_ranks[0], self.pp_ranks[-1]])
+
     @property
     def is_first(self) -> bool:
         """Of the pipeline."""
@@ -79,7 +83,7 @@ class Place:
         return self.stage == self.layout.pp - 1
 
 
-# --- messages ---------------------------------------------------------------------------------------
+# --- messages -----------------------------------------------------------------------------------
 #
 # Each returns its result and the work to wait for; a group of None returns its input.
 

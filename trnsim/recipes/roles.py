@@ -50,7 +50,7 @@ def capture(
         alike = _kind(model, layout, stage)
         if compose and alike in found:
             of, workload, marks = found[alike]
-            workload = workload.moved((stage - of) * layout.stage_ranks)
+            workload = _core.moved(workload, (stage - of) * layout.stage_ranks)
         else:
             workload, marks = _run(model, layout, style, stage, ranks_per_server, compose)
             found[alike] = stage, workload, marks

@@ -37,7 +37,7 @@ class Chunk(nn.Module):
         self.head = Head(parts, vocab) if is_last else None
         if model.tied and is_first and is_last:
             self.head.logits.weight = self.embedding.weight
-        elif model.tied and is_last:
+        if model.tied and is_last:
             self.head.logits.weight.is_tied = True
         if layout.recompute_layers >= 0:
             for block in list(self.layers)[layout.recompute_layers :]:

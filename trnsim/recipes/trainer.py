@@ -83,12 +83,26 @@ class Trainer:
             self.optimizer: Any = self.data.optimizer(RATE, clip)
             return
         gradient = getattr(torch, self.layout.gradient)
-        self.data = Buckets(self.chunks, self.place, style, gradient)
+        self.data = Buckets(self.chunks, self.place, style, gradient, self._shared_embedding())
         self.optimizer = BucketOptimizer(self.data, RATE, clip, style.optimizer)
         for chunk in self.chunks:
             for module in [chunk.embedding, *chunk.layers, chunk.head]:
                 if module is not None:
                     module.register_forward_pre_hook(self.data.gather_before)
+
+    def _shared_embedding(self) -> tuple[Tensor, Any] | None:
+        """The embedding's weight and the ranks of the first and last stage that have it too."""
+        if not self.model.tied or self.layout.pp == 1:
+            return None
+        weight = None
+        if self.place.is_first:
+            weight = self.chunks[0].embedding.weight
+        elif self.place.is_last:
+            weight = self.chunks[-1].head.logits.weight
+        if weight is None:
+            return None
+        weight.is_reduced_late = True
+        return weight, self.place.ends()
 
     # --- a step ----------------------------------------------------------------------------------
 
