@@ -35,5 +35,9 @@ class ReportError(TrnSimError):
     """A result cannot be written or read."""
 
 
+class ValidationError(TrnSimError):
+    """A table of published measurements that cannot be read, or a row that is none."""
+
+
 class RecipeError(TrnSimError):
     """A model, a layout or a row of measurements that no reference program can be made of."""

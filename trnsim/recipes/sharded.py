@@ -149,6 +149,8 @@ class _Clipped:
     def _norm(self, counts: Any) -> torch.Tensor:
         chosen = zip(self.parameters, counts, strict=True)
         gradients = [p.grad for p, is_counted in chosen if is_counted and p.grad is not None]
+        if not gradients:  # torch's norm of nothing is on the CPU
+            return torch.zeros((), device=_device_of(self.chunks[0]))
         total = nn.utils.get_total_norm(gradients, foreach=True)
         return total.full_tensor() if hasattr(total, "full_tensor") else total
 
