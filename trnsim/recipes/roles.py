@@ -95,9 +95,12 @@ def _parameters(model: Model, layout: Layout, stage: int) -> int:
 @contextlib.contextmanager
 def _recorded(layout: Layout, rank: int, ranks_per_server: int) -> Iterator[list[Any]]:
     """A capture of one rank; its Workload is in the list afterwards."""
+    from trnsim import _torch
     from trnsim.capture.script import start_capture, stop_capture
     from trnsim.capture.world import World
 
+    if _torch.live_block_count():  # what an earlier capture left in cycles is no part of this one
+        gc.collect()
     made: list[Any] = []
     world = World(rank, layout.world, ranks_per_server)
     start_capture(world, "phantom", no_oom=True)

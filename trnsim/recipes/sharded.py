@@ -32,7 +32,7 @@ class Sharded:
         self.parameter_dtype = None if wide else _compute_dtype(layout.precision)
         self.reduce_dtype = None if wide else getattr(torch, layout.gradient)
         self.is_last_backward = False
-        self.chunks = chunks
+        self.chunks, self.shard_group = chunks, None
         if len(place.data_ranks) == 1 and not dist.is_initialized():
             for chunk in chunks:
                 chunk.to(self.parameter_dtype or torch.float32)
@@ -63,6 +63,7 @@ class Sharded:
         )
         keeps = layout.pp > 1 or layout.zero < 3  # parameters stay gathered until the backward
         mesh = self._mesh(_device_of(chunk).type)
+        self.shard_group = mesh.get_group("dp_shard")
         shard = functools.partial(fully_shard, mesh=mesh, mp_policy=policy)
         is_tied = chunk.embedding is not None and chunk.head is not None and _is_tied(chunk)
         if chunk.embedding is not None and not is_tied:
@@ -102,13 +103,14 @@ class Sharded:
 
     def optimizer(self, rate: float, clip: float) -> Any:
         """Adam of torch, after clipping."""
-        parameters = [each for chunk in self.chunks for each in chunk.parameters()]
+        held = [each for chunk in self.chunks for each in chunk.parameters()]
+        own = [nn.Parameter(each.to_local().detach()) if _is_shard(each) else each for each in held]
         kind = self.style.optimizer
         inner = torch.optim.AdamW(
-            parameters, lr=rate, betas=(0.9, 0.95), weight_decay=0.1,
+            own, lr=rate, betas=(0.9, 0.95), weight_decay=0.1,
             fused=kind == "fused", foreach=kind == "foreach",
         )  # fmt: skip
-        return _Clipped(inner, self.chunks, parameters, clip, self.place)
+        return _Clipped(inner, self.chunks, held, own, clip, self)
 
     def close(self) -> None:
         """Nothing outside holds the parameters."""
@@ -121,38 +123,47 @@ class _Clipped:
     """Clips gradients, then steps, then drops them."""
 
     def __init__(
-        self, inner: Any, chunks: list[Any], parameters: list[Any], clip: float, place: Place
-    ) -> None:
-        self.inner, self.chunks, self.parameters, self.clip = inner, chunks, parameters, clip
-        self.group = place.tp
+        self, inner: Any, chunks: list[Any], held: list[Any], own: list[Any], clip: float,
+        sharded: Sharded,
+    ) -> None:  # fmt: skip
+        self.inner, self.chunks, self.held, self.own, self.clip = inner, chunks, held, own, clip
+        self.group, self.shard_group = sharded.place.tp, sharded.shard_group
 
     def step(self) -> None:
+        for held, own in zip(self.held, self.own, strict=True):
+            if held is not own and held.grad is not None:
+                own.grad = held.grad.to_local()
         if self.clip and hasattr(self.chunks[0], "clip_grad_norm_"):
             for chunk in self.chunks:
                 chunk.clip_grad_norm_(self.clip)
         elif self.clip:
             self._clip()
         self.inner.step()
-        self.inner.zero_grad(set_to_none=True)
+        for each in (*self.held, *self.own):
+            each.grad = None
 
     @torch.no_grad()
     def _clip(self) -> None:
         """By the norm over all ranks; what tensor parallel ranks have alike counts once."""
-        total = self._norm("divided" in p.__dict__ or self.group is None for p in self.parameters)
+        is_alike = lambda p: self.group is not None and "divided" not in p.__dict__
+        total = self._square(lambda p: not is_alike(p))
         if self.group is not None:
-            total = total.square()
             dist.all_reduce(total, group=self.group)
-            rest = self._norm("divided" not in p.__dict__ for p in self.parameters)
-            total = (total + rest.square()).sqrt()
-        nn.utils.clip_grads_with_norm_(self.parameters, self.clip, total, foreach=True)
+            total = total + self._square(is_alike)
+        nn.utils.clip_grads_with_norm_(self.own, self.clip, total.sqrt(), foreach=True)
 
-    def _norm(self, counts: Any) -> torch.Tensor:
-        chosen = zip(self.parameters, counts, strict=True)
-        gradients = [p.grad for p, is_counted in chosen if is_counted and p.grad is not None]
-        if not gradients:  # torch's norm of nothing is on the CPU
-            return torch.zeros((), device=_device_of(self.chunks[0]))
-        total = nn.utils.get_total_norm(gradients, foreach=True)
-        return total.full_tensor() if hasattr(total, "full_tensor") else total
+    def _square(self, counts: Any) -> torch.Tensor:
+        """Of the norm of some gradients, over the ranks that divide them."""
+        pairs = zip(self.held, self.own, strict=True)
+        found = [own.grad for held, own in pairs if counts(held) and own.grad is not None]
+        total = nn.utils.get_total_norm(found, foreach=True).square()
+        if self.shard_group is not None:
+            dist.all_reduce(total, group=self.shard_group)
+        return total
+
+
+def _is_shard(parameter: Any) -> bool:
+    return hasattr(parameter, "to_local")
 
 
 def _compute_dtype(precision: str) -> torch.dtype:
