@@ -153,10 +153,6 @@ void bind_workload(py::module_& module) {
            "One line a difference, at most `limit`; empty when equal.")
       .def("compare_step", compare_steps, py::arg("step"), py::arg("other"), py::arg("other_step"),
            py::arg("limit") = 20, "The same of two ranks' steps, but for where the ranks are.")
-      .def(
-          "moved",
-          [](const Workload& w, int64_t by) { return std::make_shared<Workload>(moved(w, by)); },
-          py::arg("by"), "The same as the rank that is `by` further on.")
       .def("print_record", print_record, py::arg("record"))
       .def("print_records", print_range, py::arg("begin"), py::arg("end"))
       .def("find_steps", find_steps)

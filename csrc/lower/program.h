@@ -147,7 +147,8 @@ struct CallTemplate {
   int32_t peer = -1;  // rank of root or peer
   int32_t tag = 0;
   // "mesh", "rdh", "kanga", "hierarchical", "plane_ring", "axis_rings", "ring", "tree", "nvls",
-  // "direct", "dimension_ordered", "hierarchical_ring", "hierarchical_rdh", "hierarchical_tree", "rail_ring", "rail_tree"
+  // "direct", "dimension_ordered", "hierarchical_ring", "hierarchical_rdh", "hierarchical_tree",
+  // "rail_ring", "rail_tree"
   std::string algorithm;
   std::vector<PhaseTemplate> phases;
   int64_t record = -1;  // index in the Workload

@@ -53,7 +53,8 @@ def test_constants_are_of_the_chip_and_its_kernel() -> None:
 
 
 def test_an_unknown_sheet_is_named_with_the_nearest() -> None:
-    with pytest.raises(MachineError, match=r"no stack is called 'megatrn': did you mean megatron\?"):
+    said = r"no stack is called 'megatrn': did you mean megatron\?"
+    with pytest.raises(MachineError, match=said):
         machines.load("h100", stack="megatrn")
 
 

@@ -85,6 +85,9 @@ CheckRanks = Annotated[
         metavar="N", min=0, help="Ranks to run as, to see whether they do as rank 0 does."
     ),
 ]
+NoOom = Annotated[
+    bool, typer.Option("--no-oom", help="Report too little memory instead of raising.")
+]
 NoFold = Annotated[
     bool,
     typer.Option("--no-fold", help="Simulate every rank, alike or not; the same result, slower."),

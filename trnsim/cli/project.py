@@ -76,7 +76,8 @@ def project(
     document = output.claim_json(as_json and speaks)
     projection = trnsim.project(
         loaded, machine, chips=chips, ranks_per_chip=ranks_per_chip, overrides=overrides or [],
-        stack=stack, step=step, tokens_per_step=tokens_per_step, samples_per_step=samples_per_step, top=top,
+        stack=stack, step=step, tokens_per_step=tokens_per_step,
+        samples_per_step=samples_per_step, top=top,
         fold=not no_fold, collectives=collectives, slow_chips=slow_chips or (),
         faults=faults or (), group=group,
     )  # fmt: skip

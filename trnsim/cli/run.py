@@ -52,9 +52,7 @@ def run(
     stack: options.Stack = None,
     tokens_per_step: options.TokensPerStep = None,
     samples_per_step: options.SamplesPerStep = None,
-    no_oom: Annotated[
-        bool, typer.Option("--no-oom", help="Report too little memory instead of raising.")
-    ] = False,
+    no_oom: options.NoOom = False,
     no_fold: options.NoFold = False,
     collectives: options.Collectives = None,
     slow_chips: options.SlowChips = None,

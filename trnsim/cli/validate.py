@@ -7,7 +7,7 @@ from __future__ import annotations
 import os
 from collections import Counter
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any
+from typing import TYPE_CHECKING, Annotated, Any, Self
 
 import typer
 
@@ -16,6 +16,12 @@ from trnsim.errors import ValidationError
 
 if TYPE_CHECKING:
     from trnsim.validation import Outcome, Row
+
+
+Captures = Annotated[
+    Path | None,
+    typer.Option(metavar="DIR", help="Where captures are kept (default: the user's cache)."),
+]
 
 
 def add_to(app: typer.Typer) -> None:
@@ -56,10 +62,7 @@ def validate(
     processes: Annotated[
         int | None, typer.Option(metavar="N", min=1, help="Processes (default: one a core).")
     ] = None,
-    captures: Annotated[
-        Path | None,
-        typer.Option(metavar="DIR", help="Where captures are kept (default: the user's cache)."),
-    ] = None,
+    captures: Captures = None,
     overrides: options.Overrides = None,
     as_json: options.Json = False,
 ) -> None:
@@ -194,7 +197,7 @@ class _Progress:
         self._task = self._bar.add_task("", total=total)
         self._total, self._done = total, 0
 
-    def __enter__(self) -> _Progress:
+    def __enter__(self) -> Self:
         self._bar.start()
         return self
 

@@ -228,17 +228,14 @@ def project(
     What is not given for a run file is as in the run that wrote it; a machine begins anew.
 
     Args:
-        workload: a Workload, one of every role, a run file's path, or what `load_run` made of it.
-        machine: a preset's name, the path of a machine file, or a Machine; the run file's own when
-            None, and "trn2" for a Workload.
-        chips, ranks, ranks_per_chip: size of the job; the ranks that the script ran as when
-            nothing is given.
-        step: whole step to measure, from 0; None takes the second, or the only one.
+        workload: a Workload, one of every role, a run file's path, or what `load_run` makes of it.
+        machine: a preset's name, a machine file's path, or a Machine; None: the run file's own, or
+            "trn2" for a Workload.
+        chips, ranks, ranks_per_chip: size of the job; that of the script when nothing is given.
+        step: whole step to measure, from 0; None: the second, or the only one.
         overrides: figures of the machine to change, as "key=value" or a mapping.
-        stack: the software that the job runs under, as a stack sheet's name or path; a run file's
-            own where it is projected on its own machine.
-        tokens_per_step, samples_per_step: those of all ranks; counted from the inputs of the first
-            embedding, and from the first input of the model, when None.
+        stack: a stack sheet's name or path; on a run file's own machine its own when None.
+        tokens_per_step, samples_per_step: those of all ranks; None: counted from the first inputs.
         top: how many ops and modules to list.
         advise: simulate the step again with one thing doubled or free at a time.
         interval: simulate the step again with the machine's figures at their bounds.

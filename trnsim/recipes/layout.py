@@ -16,7 +16,7 @@ from trnsim.errors import RecipeError
 from trnsim.recipes.models import Model
 
 PRECISIONS = ("bf16", "fp16", "fp32", "fp8", "fp8_current", "fp8_block", "mxfp8")
-SCHEDULES = ("1f1b", "gpipe", "zero_bubble")
+SCHEDULES = ("1f1b", "gpipe")
 RECOMPUTE = ("none", "selective", "full")
 # Products and other results of a block that may be kept when the rest is computed again.
 KEPT = ("qkv", "attention", "out", "gate", "up", "down")

@@ -156,7 +156,10 @@ class _Clipped:
         """Of the norm of some gradients, over the ranks that divide them."""
         pairs = zip(self.held, self.own, strict=True)
         found = [own.grad for held, own in pairs if counts(held) and own.grad is not None]
-        total = nn.utils.get_total_norm(found, foreach=True).square()
+        if found:
+            total = nn.utils.get_total_norm(found, foreach=True).square()
+        else:  # torch's norm of nothing is on the CPU
+            total = torch.zeros((), device=self.own[0].device)
         if self.shard_group is not None:
             dist.all_reduce(total, group=self.shard_group)
         return total

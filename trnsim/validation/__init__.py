@@ -8,8 +8,8 @@ import os
 from collections.abc import Callable, Iterable
 from concurrent.futures import as_completed
 
-from trnsim.validation.predict import Settings, predict
 from trnsim.validation.pool import worker_pool
+from trnsim.validation.predict import Settings, predict
 from trnsim.validation.rows import Row, read
 from trnsim.validation.score import Outcome, Statistics, statistics, summary
 

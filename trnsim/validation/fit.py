@@ -1,12 +1,12 @@
 # SPDX-License-Identifier: Apache-2.0
 # SPDX-FileCopyrightText: The trnsim authors
-"""Fits the constants of chips to published training steps: of each chip a GEMM factor, one for 8-bit
-products, and one for each attention kernel. None per row, none per model.
+"""Fits the constants of chips to published training steps: of each chip a GEMM factor, one for
+products in 8 bits, and one for each attention kernel. None per row, none per model.
 
-The error of a row is the logarithm of predicted over published. The first round simulates every row
-with its constants, and with each of them 5 % larger; those after it with the constants alone. The
-constants move by least squares on the rows' errors with Huber's weights, held by a weak prior to 1,
-give or take a factor of 1.5.
+The error of a row is the logarithm of predicted over published. The first round simulates every
+row with its constants, and with each of them 5 % larger; those after it with the constants alone.
+The constants move by least squares on the rows' errors with Huber's weights, held by a weak prior
+to 1, give or take a factor of 1.5.
 """
 
 from __future__ import annotations
@@ -21,8 +21,8 @@ from typing import Any
 import numpy as np
 
 from trnsim.errors import TrnSimError
-from trnsim.validation.predict import Settings, Skipped, captured, machine_of, step_seconds
 from trnsim.validation.pool import worker_pool
+from trnsim.validation.predict import Settings, Skipped, captured, machine_of, step_seconds
 from trnsim.validation.rows import Row
 
 ROUNDS = 2
@@ -71,8 +71,9 @@ class Constants:
             "# SPDX-License-Identifier: Apache-2.0",
             "# SPDX-FileCopyrightText: The trnsim authors",
             "#",
-            "# Constants fitted to published steps: of a chip, what is left of the rates of its GEMMs",
-            "# and attention kernels inside a training step. Written by `trnsim validate CSV --fit`.",
+            "# Constants fitted to published steps: of a chip, what is left of the rates of its",
+            "# GEMMs and attention kernels inside a training step; and our error on steps that the",
+            "# fit had not seen. Written by `trnsim validate CSV --fit`.",
         ]
         for chip, factors in self.document().items():
             lines += ["", f'["{chip}"]']
@@ -205,7 +206,7 @@ def _error(
                 found[machine.chip_name, factor, kernel] = math.log(seconds / base) / STEP
     except (Skipped, TrnSimError):
         return None
-    except Exception:  # a defect of ours, which `validate` lists: the other rows can still be fitted
+    except Exception:  # noqa: BLE001 - a defect of ours, which `validate` lists
         return None
     assert row.published is not None
     return math.log(base / row.published.value), found

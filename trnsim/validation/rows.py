@@ -33,7 +33,7 @@ class Row:
         return self.columns.get(column) or ""
 
     def number(self, column: str) -> float | None:
-        """The column as a number; None where it holds none. ValidationError where it is no number."""
+        """The column as a number; None where it is empty. ValidationError for another word."""
         text = self[column].strip()
         if not text:
             return None
