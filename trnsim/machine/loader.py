@@ -23,7 +23,7 @@ _CONFIDENCES = ("measured", "published", "inferred", "guessed", "given")
 _TOML_NUMBER = re.compile(r"(0|[1-9][0-9]*)(\.[0-9]+)?([eE][+-]?[0-9]+)?")
 
 
-class _Decimal(str):
+class Decimal(str):
     """A TOML float, as its own digits."""
 
 
@@ -245,7 +245,7 @@ def _read(path: Path, readers: Sequence[Path]) -> tuple[str, dict[str, _core.Fig
     description, table = "", {}
     if "extends" in document:
         base = document.pop("extends")
-        if not isinstance(base, str) or isinstance(base, _Decimal):
+        if not isinstance(base, str) or isinstance(base, Decimal):
             raise MachineError(f"{path}: extends is no name: write a preset's name or a path")
         located = _locate(base, path.parent)
         description, table = _read(located, [*readers, path.resolve()])
@@ -273,7 +273,7 @@ def _parse(path: Path) -> dict[str, Any]:
     except OSError as error:
         raise MachineError(f"{path}: cannot be read: {error.strerror}") from None
     try:
-        return tomllib.loads(text, parse_float=_Decimal)
+        return tomllib.loads(text, parse_float=Decimal)
     except (ValueError, RecursionError) as error:  # also numbers and nesting beyond Python's limits
         last = f"at line {len(text.splitlines())}, the end"
         problem = " ".join(str(error).split()).replace("at end of document", last)
@@ -305,13 +305,13 @@ def _figure(key: str, leaf: dict[str, Any], path: Path) -> _core.Figure:
         if name not in leaf:
             raise MachineError(f"{path}: {key} has no {name}: add {name} = ...")
     value = _value_text(key, leaf["value"], path)
-    is_text = isinstance(leaf["value"], str) and not isinstance(leaf["value"], _Decimal)
+    is_text = isinstance(leaf["value"], str) and not isinstance(leaf["value"], Decimal)
     if is_text and _TOML_NUMBER.fullmatch(value) and leaf["unit"] != "word":
         raise MachineError(
             f'{path}: {key}.value = "{value}" is text: write the number without quotes'
         )
     for name in _FIGURE_KEYS[1:]:
-        if not isinstance(leaf[name], str) or isinstance(leaf[name], _Decimal):
+        if not isinstance(leaf[name], str) or isinstance(leaf[name], Decimal):
             raise MachineError(f"{path}: {key}.{name} = {leaf[name]} is no text: put it in quotes")
     confidence = leaf["confidence"]
     if confidence not in _CONFIDENCES:

@@ -21,6 +21,7 @@ from typing import Any
 import numpy as np
 
 from trnsim.errors import TrnSimError
+from trnsim.machine.loader import Decimal
 from trnsim.validation.pool import worker_pool
 from trnsim.validation.predict import Settings, Skipped, captured, machine_of, step_seconds
 from trnsim.validation.rows import Row
@@ -85,7 +86,7 @@ class Constants:
         lines += ["", "[stack_error]"]
         for stack, (error, count) in self.stack_errors.items():
             figure = {
-                "value": Text(f"{error:.3f}"),
+                "value": Decimal(f"{error:.3f}"),
                 "source": f"nine in ten of {count} published steps whose configuration family was "
                 "left out of the fit are within it, as a logarithm",
             }
@@ -128,17 +129,13 @@ def _document(
                 f"by {100 * sensitivity[key]:+.2f} points"
             )
         text = f"{value:.3f}"
-        figure = {"value": Text(text), "unit": "1", "source": source, "confidence": "inferred"}
+        figure = {"value": Decimal(text), "unit": "1", "source": source, "confidence": "inferred"}
         of_chip = found.setdefault(chip, {})
         if kernel:
             of_chip.setdefault("attention_factor", {})[kernel] = figure
         else:
             of_chip[factor] = figure
     return found
-
-
-class Text(str):
-    """A number by its digits, as the loader of machine files has them."""
 
 
 def fit_constants(
