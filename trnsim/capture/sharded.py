@@ -7,6 +7,7 @@ What they count as a whole, which storages are behind them, and what FSDP gather
 
 from __future__ import annotations
 
+import contextlib
 import dataclasses
 import functools
 import math
@@ -158,12 +159,26 @@ def reduced_by_this_rank(original: Callable[..., Any]) -> Callable[..., Any]:
                 return original(wrapper, step, map_fun, reduce_fun)
         own = map_fun()
         wrapper.gather_object(own)
-        part = reduce_fun([own] * wrapper.get_world_size())[wrapper.rank]
+        with _planning_as(wrapper.rank):
+            part = reduce_fun([own] * wrapper.get_world_size())[wrapper.rank]
         size = len(pickle.dumps(part))
         groups.send_scattered(size, wrapper.global_coordinator_rank, wrapper.group)
         return part
 
     return reduce_scatter
+
+
+_planning_rank = 0  # in the group of the checkpoint
+
+
+@contextlib.contextmanager
+def _planning_as(rank: int) -> Iterator[None]:
+    global _planning_rank
+    before, _planning_rank = _planning_rank, rank
+    try:
+        yield
+    finally:
+        _planning_rank = before
 
 
 def kept_by_this_rank(original: Callable[..., Any]) -> Callable[..., Any]:
@@ -172,6 +187,11 @@ def kept_by_this_rank(original: Callable[..., Any]) -> Callable[..., Any]:
 
     @functools.wraps(original)
     def dedup_save_plans(all_plans: Any, save_to_lowest_rank: bool = False) -> Any:
-        return original(all_plans, save_to_lowest_rank or process_group.is_one_process())
+        if not process_group.is_one_process():
+            return original(all_plans, save_to_lowest_rank)
+        return [
+            plan if rank == _planning_rank else dataclasses.replace(plan, items=[])
+            for rank, plan in enumerate(all_plans)
+        ]
 
     return dedup_save_plans
