@@ -217,10 +217,6 @@ class Workload:
         """
         The number of a step among the whole ones; -1 when it is none of them.
         """
-    def moved(self, by: typing.SupportsInt | typing.SupportsIndex) -> Workload:
-        """
-        The same as the rank that is `by` further on.
-        """
     def outside_step(self, step: Step) -> numpy.typing.NDArray[numpy.uint8]:
         ...
     def peers_in_step(self, step: Step) -> list[tuple[int, int]]:
