@@ -183,7 +183,7 @@ def _print_summary(found: dict[str, Any]) -> None:
 
 
 class _Progress:
-    """A bar on stderr, or a plain line every ten seconds where that is no terminal."""
+    """A bar on stderr, or a plain line every fifty rows where that is no terminal."""
 
     def __init__(self, total: int) -> None:
         from rich.console import Console

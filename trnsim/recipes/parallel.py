@@ -43,7 +43,6 @@ class Place:
         self.cp = self._group("cp", self.cp_ranks)
         self.data = self._group("dp_cp" if cp > 1 else "dp", self.data_ranks)
         self.pp = self._group("pp", self.pp_ranks)
-        self.pp_back = self.pp
         self.ep = self._group("ep", self.ep_ranks) if layout.ep > 1 else None
         self.expert_data = self.data
         if layout.ep > 1 or tp > 1:

@@ -213,7 +213,7 @@ class Trainer:
 
     def _receive(self, state: dict[str, Any], way: str, step: int) -> None:
         data = torch.empty(self._boundary, dtype=self.dtype, device=self.device)
-        group = self.place.pp if way == "forward" else self.place.pp_back
+        group = self.place.pp
         work = dist.irecv(data, self._peer(step), group=group, tag=WAYS.index(way))
         state[f"received {way}"] = data, work
 
@@ -225,7 +225,7 @@ class Trainer:
 
     def _send(self, data: Tensor, way: str, step: int) -> None:
         """Nothing waits for it: on a device, what holds the data until then is its stream."""
-        group = self.place.pp if way == "forward" else self.place.pp_back
+        group = self.place.pp
         work = dist.isend(data, self._peer(step), group=group, tag=WAYS.index(way))
         if not is_simulated(data):
             self._sent.append((work, data))

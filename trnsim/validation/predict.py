@@ -8,7 +8,7 @@ import functools
 import hashlib
 import math
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -63,18 +63,12 @@ def predict(row: Row, settings: Settings) -> Outcome:
             raise Skipped(f"no machine of ours is '{row.system}'")
         found = _BY_KIND[row.kind](row, settings)
     except (Skipped, TrnSimError) as error:
-        return _with(blank, skipped=str(error))
+        return replace(blank, skipped=str(error))
     except Exception as error:  # noqa: BLE001 - a defect of ours, listed as what it is
-        return _with(blank, skipped=f"failed: {type(error).__name__}: {error}".splitlines()[0])
-    return _with(
+        return replace(blank, skipped=f"failed: {type(error).__name__}: {error}".splitlines()[0])
+    return replace(
         blank, predicted=found.value, low=found.low, high=found.high, algorithm=found.algorithm
     )
-
-
-def _with(outcome: Outcome, **changes: Any) -> Outcome:
-    from dataclasses import replace
-
-    return replace(outcome, **changes)
 
 
 def machine_of(row: Row, settings: Settings) -> _core.Machine:

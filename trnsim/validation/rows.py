@@ -8,7 +8,7 @@ import csv
 import tomllib
 from collections.abc import Mapping
 from dataclasses import dataclass
-from functools import cached_property
+from functools import cache, cached_property
 from pathlib import Path
 from typing import Any
 
@@ -68,9 +68,8 @@ class Row:
     @cached_property
     def about(self) -> System | None:
         """What the table of systems says; None where it has no line for the row."""
-        return _systems().get((self["system"], _first_word(self["framework"]))) or _systems().get(
-            (self["system"], "")
-        )
+        systems, system = _systems(), self["system"]
+        return systems.get((system, _first_word(self["framework"]))) or systems.get((system, ""))
 
     @property
     def case(self) -> str:
@@ -149,21 +148,19 @@ def _first_word(framework: str) -> str:
 
 
 def _is_float8(precision: str) -> bool:
-    return any(word in precision.lower() for word in ("fp8", "float8", "mxfp8", "nvfp4"))
+    return any(word in precision.lower() for word in ("fp8", "float8", "nvfp4"))
 
 
+@cache
 def _systems() -> dict[tuple[str, str], System]:
-    if not _CACHE:
-        document = tomllib.loads(_TABLES.read_text())
-        for entry in document["system"]:
-            values: dict[str, Any] = {k: v for k, v in entry.items() if k not in ("name", "under")}
-            values["overrides"] = tuple(values.get("overrides", ()))
-            for framework in entry.get("under", [""]):
-                _CACHE[entry["name"], framework] = System(**values)
-    return _CACHE
-
-
-_CACHE: dict[tuple[str, str], System] = {}
+    """By system and the framework's first word, "" for all other frameworks."""
+    systems = {}
+    for entry in tomllib.loads(_TABLES.read_text())["system"]:
+        values: dict[str, Any] = {k: v for k, v in entry.items() if k not in ("name", "under")}
+        values["overrides"] = tuple(values.get("overrides", ()))
+        for framework in entry.get("under", [""]):
+            systems[entry["name"], framework] = System(**values)
+    return systems
 
 
 def _train(row: Row) -> Quantity | None:
