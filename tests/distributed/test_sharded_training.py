@@ -368,6 +368,23 @@ def test_two_copies_of_a_divided_model_are_apart(mode):
         del model, state
 
 
+def test_a_job_finds_none_of_an_earlier_jobs_groups_by_the_shape_of_its_mesh():
+    def groups_of_calls(other_groups: int) -> list[str]:
+        with job(16, "phantom") as holder:
+            for first in range(other_groups):
+                dist.new_group([first, first + 1])
+            model = parallel.build("fsdp2 x sp", 16)
+            parallel.train(model, 2)
+            del model
+        ranks = holder.workload.to_columns()["groups"]["ranks"]
+        return [ranks[call["group"]] for _, call in calls_of(holder.workload)]
+
+    groups_of_calls(0)  # DTensor agrees on random states once in a process
+    alone = groups_of_calls(0)
+    assert groups_of_calls(2) == alone
+    assert groups_of_calls(0) == alone
+
+
 def test_a_mesh_of_four_dimensions_has_its_groups_and_flat_ones():
     with job(64, "phantom") as holder:
         names = ("dp_replicate", "dp_shard", "cp", "tp")

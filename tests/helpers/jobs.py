@@ -8,7 +8,6 @@ import contextlib
 import gc
 
 import torch.distributed as dist
-from torch.distributed.tensor.debug import _clear_sharding_prop_cache
 
 from trnsim import _core
 from trnsim.capture.script import start_capture, stop_capture
@@ -28,8 +27,6 @@ def job(world_size: int, mode: str, rank: int = 0, ranks_per_server: int | None 
         holder.workload = stop_capture()
         if dist.is_initialized():
             dist.destroy_process_group()
-            # DTensor keeps what it found for meshes, by their shapes: with groups that are gone.
-            _clear_sharding_prop_cache()
         gc.collect()
 
 

@@ -25,7 +25,7 @@ import torch.distributed as dist
 
 import trnsim.device  # noqa: F401  the device, also where torch does not load it by itself
 from trnsim import _torch
-from trnsim.capture import frameworks, patches, pipelining, process_group
+from trnsim.capture import frameworks, patches, pipelining, process_group, sharded
 from trnsim.capture.hooks import Hooks, StopCapture
 from trnsim.capture.world import World
 from trnsim.errors import CaptureError
@@ -93,6 +93,7 @@ def start_capture(
         stack.callback(setattr, sys, "excepthook", sys.excepthook)  # a process group changes it
         stack.callback(_torch.set_device_count, _torch.device_count())
         _torch.set_device_count(world.local_world_size)
+        stack.callback(sharded.forget_meshes, world.local_rank)
         stack.callback(_torch.set_capacity_bytes, _torch.capacity_bytes())
         if capacity_bytes is not None:
             _torch.set_capacity_bytes(capacity_bytes)

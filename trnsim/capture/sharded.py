@@ -12,6 +12,7 @@ import dataclasses
 import functools
 import math
 import pickle
+import sys
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from typing import Any, overload
 
@@ -37,6 +38,38 @@ def set_storage_kind(tensor: torch.Tensor, kind: str) -> None:
     """Says what the storages behind the tensor are for."""
     for plain in plain_tensors(tensor):
         _torch.set_storage_kind(plain, kind)
+
+
+class _InBackward(torch.autograd.Function):
+    @staticmethod
+    def forward(ctx: Any, tensor: torch.Tensor, work: Callable[[], None]) -> torch.Tensor:
+        ctx.work = work
+        return tensor.clone()
+
+    @staticmethod
+    def backward(ctx: Any, *gradients: torch.Tensor) -> tuple[torch.Tensor, None]:
+        ctx.work()
+        return gradients[0], None
+
+
+def forget_meshes(device_index: int) -> None:
+    """Lets DTensor forget what it found for meshes of groups that end with this job.
+
+    It looks meshes up by their shapes, so the next job's would be taken for this one's, whose
+    groups are gone or, worse, others of the same name. Each thread has a memory of its own: this
+    one's and that of the device's backward are cleared.
+    """
+    if "torch.distributed.tensor" not in sys.modules:
+        return
+    from torch.distributed.tensor.debug import _clear_sharding_prop_cache
+
+    _clear_sharding_prop_cache()
+    device = f"{process_group.device_name()}:{device_index}"
+    with torch.enable_grad():
+        start = torch.empty(0, device=device, requires_grad=True)
+        end = _InBackward.apply(start, _clear_sharding_prop_cache).sum()
+    with contextlib.suppress(RuntimeError):  # no backward ever ran on a device with this index
+        end.backward()
 
 
 def whole_counts(modules: Iterable[torch.nn.Module]) -> dict[int, int]:
