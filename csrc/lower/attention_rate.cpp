@@ -26,8 +26,10 @@ int64_t attention_ps(const AttentionShape& shape, const Cost& cost,
     if (!best || distance(rate) < distance(*best)) best = &rate;
   }
   const int64_t length = std::max<int64_t>(1, shape.key_length);
-  const Rational rate = best->flops_inf * Rational::of(length, length + best->half_length);
-  return duration_ps(shape.causal ? cost.executed_flops / 2 : cost.executed_flops, rate);
+  const int128 flops = shape.causal ? cost.executed_flops / 2 : cost.executed_flops;
+  // The length's share goes to the FLOPs: a rate with both in it may not fit 64 bits.
+  return duration_ps(ceil_div(flops * (length + best->half_length), int128(length)),
+                     best->flops_inf);
 }
 
 }  // namespace trnsim::lower

@@ -13,6 +13,8 @@ namespace collectives {
 using machine::Machine;
 using workload::CallKind;
 
+constexpr Rational kWhole{1, 1};
+
 int64_t share(int128 bytes, int128 numerator, int128 denominator, Rational efficiency) {
   const int128 top = bytes * numerator * efficiency.denominator;
   return int64_t(ceil_div<int128>(top, denominator * efficiency.numerator));
@@ -50,19 +52,23 @@ int64_t direct_step_ps(const machine::Collectives& library) {
 }
 
 Phases ring(CallKind kind, int64_t bytes, const GroupShape& shape, const Machine& machine,
-            Scope scope) {
+            Scope scope, bool by_ll) {
   const machine::Collectives& library = machine.chip.collectives;
+  const Rational efficiency = library.link_efficiency * (by_ll ? library.ll_efficiency : kWhole);
   const int64_t ways = machine.scale_up == machine::ScaleUp::torus ? 2 : 1;
   PhaseTemplate phase;
   phase.pattern = ways == 2 ? Pattern::ring_both : Pattern::ring;
   phase.scope = scope;
-  phase.bytes = is_rooted(kind) ? share(bytes, 1, ways, library.link_efficiency)
-                                : share(bytes, shape.members - 1, int128(ways) * shape.members,
-                                        library.link_efficiency);
+  phase.bytes = is_rooted(kind)
+                    ? share(bytes, 1, ways, efficiency)
+                    : share(bytes, shape.members - 1, int128(ways) * shape.members, efficiency);
   phase.steps = shape.members - 1;
   // What a member sends goes round all hops of the ring but one.
-  set_latency(phase, library.ring_step_ps, std::min(shape.pod_crossings, phase.steps), machine);
-  return from_scatter(kind, {phase});
+  set_latency(phase, by_ll ? library.ll_ring_step_ps : library.ring_step_ps,
+              std::min(shape.pod_crossings, phase.steps), machine);
+  Phases phases = from_scatter(kind, {phase});
+  if (by_ll) phases.front().fixed_ps += library.ll_base_ps - library.base_ps;  // make_call adds it
+  return phases;
 }
 
 namespace {

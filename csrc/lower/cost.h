@@ -31,6 +31,7 @@ struct Target {
   int64_t cores = 1;  // physical cores of the rank; 1 on a GPU or TPU
   Rational hbm_Bps;   // of the rank, at the efficiency of long streams
   Rational hbm_peak_Bps, host_link_Bps;
+  Rational grouped_factor{1, 1};  // of the rate of products of which one op has many
 
   bool is_neuron() const { return architecture == machine::Architecture::neuroncore; }
   bool is_gpu() const { return architecture == machine::Architecture::gpu; }

@@ -38,7 +38,10 @@ GpuKernel gpu_kernel(const Cost& cost, int64_t bytes, const Target& target) {
   const machine::Gpu& gpu = target.chip.gpu;
   int64_t compute_ps = 0;
   const Rational rate = gemm_rate(cost.dtype, target);
-  for (const GemmShape& shape : cost.gemms) compute_ps += gemm_ps(shape, rate, gpu);
+  const Rational grouped = rate * target.grouped_factor;
+  for (const GemmShape& shape : cost.gemms) {
+    compute_ps += gemm_ps(shape, shape.batch > 1 ? grouped : rate, gpu);
+  }
   if (cost.gemms.empty() && !cost.attention) {  // a cost that the script gives
     compute_ps += duration_ps(cost.executed_flops, rate);
   }

@@ -41,6 +41,7 @@ machine::Chip under_stack(machine::Chip chip, const machine::Stack& stack) {
 Target make_target(const machine::Machine& machine, int64_t ranks_per_chip) {
   Target target;
   target.chip = under_stack(machine.chip, machine.stack);
+  target.grouped_factor = machine.stack.grouped_factor;
   target.architecture = machine.chip.architecture;
   target.ranks_per_chip = ranks_per_chip;
   const Rational share = Rational::of(1, ranks_per_chip);

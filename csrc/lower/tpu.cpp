@@ -46,7 +46,10 @@ int64_t tpu_first_blocks_ps(int64_t bytes, const Target& target) {
 int64_t tpu_matrix_ps(const Cost& cost, const Target& target) {
   const Rational rate = gemm_rate(cost.dtype, target);
   int64_t time_ps = 0;
-  for (const GemmShape& shape : cost.gemms) time_ps += gemm_ps(shape, rate, target.chip.tpu);
+  const Rational grouped = rate * target.grouped_factor;
+  for (const GemmShape& shape : cost.gemms) {
+    time_ps += gemm_ps(shape, shape.batch > 1 ? grouped : rate, target.chip.tpu);
+  }
   if (cost.attention) {  // its rates are of the whole chip
     time_ps +=
         attention_ps(*cost.attention, cost, target.chip.tpu.attention) * target.ranks_per_chip;

@@ -96,6 +96,14 @@ void read_chip(Reader& reader, Chip& chip) {
   }
 }
 
+// What a training step gets of every link's rate.
+void scale_links(Machine& machine, Rational factor) {
+  std::vector<Rational*> rates{&machine.fabric.nic_Bps, &machine.fabric.port_Bps,
+                               &machine.switch_port_Bps, &machine.hypercube_Bps};
+  for (Rational& rate : machine.torus_axis_Bps) rates.push_back(&rate);
+  for (Rational* rate : rates) *rate = *rate * factor;
+}
+
 void read_price_and_power(Reader& reader, Machine& machine) {
   const auto read = [&](const char* key, Dimension dimension) {
     return reader.has(key) ? reader.rational(key, dimension, Range::not_negative) : Rational{};
@@ -183,6 +191,7 @@ Machine make_machine(const std::string& name, const std::string& description,
   read_multicast(reader, machine);
   read_price_and_power(reader, machine);
   machine.stack = read_stack(reader);
+  scale_links(machine, machine.stack.link_factor);
   reader.finish();
   machine.hash = hash_of(machine);
   return machine;

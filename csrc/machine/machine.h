@@ -135,6 +135,10 @@ struct Collectives {
   int64_t multicast_ps = 0;   // of an all-reduce in the switch (nccl), where it multicasts
   Rational multicast_efficiency;
   Rational tree_efficiency{1, 1};  // of a tree across pods beside a ring (nccl)
+  // A ring in a pod by the protocol for small messages (nccl), and its rate beside that of large
+  // ones; a rate of 0: there is none.
+  int64_t ll_base_ps = 0, ll_ring_step_ps = 0;
+  Rational ll_efficiency{0, 1};
 };
 
 // The kinds of engines of a chip, in the order of lower::QueueKind.

@@ -108,7 +108,8 @@ const std::string kInterference = "chip.interference.";
 // A share or factor that the file leaves out is 1: what is set becomes a figure.
 void add_share(std::vector<Figure>& figures, const std::string& key) {
   const bool is_factor =
-      key == "stack.gemm_factor" || key == "stack.float8_factor" || key == "stack.attention_factor";
+      std::any_of(kStackFactors.begin(), kStackFactors.end(),
+                  [&](const char* name) { return key == "stack." + std::string(name); });
   const bool is_share = std::any_of(kEngines.begin(), kEngines.end(), [&](const char* engine) {
     return is_factor || key == kInterference + engine;
   });

@@ -168,6 +168,11 @@ void read_multicast(Reader& reader, Machine& machine) {
   if (collectives.library != "nccl") return;
   const char* tree = "collectives.tree_efficiency";
   if (reader.has(tree)) collectives.tree_efficiency = reader.rational(tree, number, Range::share);
+  if (reader.has("collectives.ll_efficiency")) {
+    collectives.ll_efficiency = reader.rational("collectives.ll_efficiency", number, Range::share);
+    collectives.ll_base_ps = reader.time_ps("collectives.ll_base_latency");
+    collectives.ll_ring_step_ps = reader.time_ps("collectives.ll_ring_step_latency");
+  }
   if (!machine.switch_multicasts && !reader.has(latency)) return;
   collectives.multicast_ps = reader.time_ps(latency);
   collectives.multicast_efficiency =

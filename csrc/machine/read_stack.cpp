@@ -20,6 +20,10 @@ Stack read_stack(Reader& reader) {
   factor("gemm_factor", stack.gemm_factor);
   factor("float8_factor", stack.float8_factor);
   factor("attention_factor", stack.attention_factor);
+  factor("grouped_factor", stack.grouped_factor);
+  factor("link_factor", stack.link_factor);
+  factor("error", stack.error);
+  factor("error_of_other_machines", stack.error_of_other_machines);
   return stack;
 }
 

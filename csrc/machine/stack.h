@@ -5,6 +5,7 @@
 // a stack sheet (trnsim/machine/stacks) lays them over it. All may be left out.
 #pragma once
 
+#include <array>
 #include <cstdint>
 #include <string>
 
@@ -15,12 +16,20 @@ namespace trnsim::machine {
 // How ops become kernels: each its own, or pointwise ops and rows joined to what they read.
 enum class Level : uint8_t { unstated, eager, fused };
 
+inline constexpr std::array<const char*, 5> kStackFactors = {
+    "gemm_factor", "float8_factor", "attention_factor", "grouped_factor", "link_factor"};
+
 struct Stack {
   std::string name;
   Level level = Level::unstated;  // unstated: as the record says, or the machine's own
   // What is left of the chip's own rates inside a training step: of matrix products, of those in 8
-  // bits, and of attention.
-  Rational gemm_factor{1, 1}, float8_factor{1, 1}, attention_factor{1, 1};
+  // bits, of attention; and, beside the first two, of products of which one op has many, as the
+  // experts' are.
+  Rational gemm_factor{1, 1}, float8_factor{1, 1}, attention_factor{1, 1}, grouped_factor{1, 1};
+  Rational link_factor{1, 1};  // of every link's rate, in the pod and between pods
+  // What nine in ten published steps stay within of ours, as a logarithm: those under this software
+  // on chips whose factors were fitted, or else on machines that never were. 0: not known.
+  Rational error{0, 1}, error_of_other_machines{0, 1};
 };
 
 class Reader;

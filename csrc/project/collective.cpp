@@ -41,8 +41,7 @@ class CallsOnly {
     task.queue = int32_t(program_->queues.size()) - 1;
     program_->tasks.push_back(task);
     // No member's splits: what all send to the same one.
-    program_->calls.push_back(
-        lower::make_call(call, -1, shapes_, machine_, request_.algorithm));
+    program_->calls.push_back(lower::make_call(call, -1, shapes_, machine_, request_.algorithm));
   }
   std::shared_ptr<const lower::Program> done() const {
     lower::check_program(*program_);
@@ -291,7 +290,7 @@ std::vector<CollectiveRun> run_collective(const CollectiveRequest& request,
     }
   }
   for (size_t i = 0; i < runs.size(); ++i) {
-    combine_interval(runs[i].time_ps, faster[i], slower[i], runs[i].low_ps, runs[i].high_ps);
+    combine_interval(runs[i].time_ps, faster[i], slower[i], 0, runs[i].low_ps, runs[i].high_ps);
   }
   return runs;
 }

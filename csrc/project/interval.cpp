@@ -138,8 +138,10 @@ std::vector<InputGroup> input_groups(const machine::Machine& machine) {
 }
 
 void combine_interval(int64_t step_ps, const std::vector<int64_t>& faster_ps,
-                      const std::vector<int64_t>& slower_ps, int64_t& low_ps, int64_t& high_ps) {
-  double below = 0, above = 0;
+                      const std::vector<int64_t>& slower_ps, double own_error, int64_t& low_ps,
+                      int64_t& high_ps) {
+  double below = std::pow(double(step_ps) * -std::expm1(-own_error), 2);
+  double above = std::pow(double(step_ps) * std::expm1(own_error), 2);
   for (size_t i = 0; i < faster_ps.size(); ++i) {
     const double low = double(step_ps - std::min({step_ps, faster_ps[i], slower_ps[i]}));
     const double high = double(std::max({step_ps, faster_ps[i], slower_ps[i]}) - step_ps);

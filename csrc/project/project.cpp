@@ -137,6 +137,12 @@ void add_guesses(const Case& of, const machine::Machine& machine, const Simulate
                            "goes around it",
                            "the library may build other rings"});
   }
+  if (machine.stack.error.is_zero() && !machine.stack.error_of_other_machines.is_zero()) {
+    add_guess(projection, {"interval",
+                           "no published step of " + machine.chip.name +
+                               " was compared: our error is that on machines never calibrated",
+                           "the interval is wide"});
+  }
   for (size_t i = 0; i < of.roles.size(); ++i) {
     add_role_guesses(of.roles[i], *simulated.roles[i].program, projection);
   }
@@ -282,8 +288,11 @@ void add_variants(const Case& of, const machine::Machine& machine, const Project
     faster.push_back(steps[2 * i]);
     slower.push_back(steps[2 * i + 1]);
   }
-  combine_interval(projection.step_ps, faster, slower, projection.interval_low_ps,
-                   projection.interval_high_ps);
+  const machine::Stack& stack = machine.stack;
+  const Rational error = stack.error.is_zero() ? stack.error_of_other_machines : stack.error;
+  combine_interval(projection.step_ps, faster, slower, options.interval ? error.to_double() : 0,
+                   projection.interval_low_ps, projection.interval_high_ps);
+  if (options.interval && !stack.error.is_zero()) projection.interval_basis = "inputs+validated";
   for (size_t i = 0; i < changes.size(); ++i) {
     const int64_t step = steps[2 * groups.size() + i];
     const double gain =

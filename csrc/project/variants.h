@@ -58,8 +58,10 @@ std::vector<InputGroup> input_groups(const machine::Machine& machine);
 std::string input_group_of(const std::string& key);
 // [step - root of the sum of squares of what each group alone gains, step + the same of losses].
 // A group that moves the step the other way round counts on the side where it moves it.
+// `own_error` is ours on steps that were published, as a logarithm: one more error beside these.
 void combine_interval(int64_t step_ps, const std::vector<int64_t>& faster_ps,
-                      const std::vector<int64_t>& slower_ps, int64_t& low_ps, int64_t& high_ps);
+                      const std::vector<int64_t>& slower_ps, double own_error, int64_t& low_ps,
+                      int64_t& high_ps);
 
 // One thing doubled or free at a time, that this machine and placement have.
 struct Change {

@@ -5,10 +5,14 @@
 from __future__ import annotations
 
 import json
+import tomllib
 from pathlib import Path
 
 import pytest
 from command import trnsim
+
+from trnsim import machine as machines
+from trnsim.machine.loader import Decimal
 
 COLUMNS = [
     "id",
@@ -99,7 +103,7 @@ def test_rows_of_three_kinds(tmp_path):
     assert abs(product["error"]) < 0.02
     assert step["predicted"] > 0
     assert step["error"] == pytest.approx(step["predicted"] - 1)
-    assert (step["class"], step["stack"]) == ("gpu_dense_bf16", "nemo")
+    assert (step["class"], step["stack"]) == ("gpu_dense_bf16", "nemo-26.04")
     assert said["summary"]["overall"]["n"] == 3
     assert set(said["summary"]["by_kind"]) == {"collective", "gemm", "train"}
     assert len(list((tmp_path / "captures").glob("*.trnsim"))) == 1
@@ -150,8 +154,14 @@ def test_a_fit_moves_the_chip_to_what_was_published(tmp_path):
         str(tmp_path / "captures"),
     )  # fmt: skip
     assert done.returncode == 0, done.stderr
-    assert '["H100 SXM"]' in found.read_text()
-    assert "gemm_factor" in done.stdout
+    written = found.read_text()
+    assert '["H100 SXM"]' in written and "[stack.nemo-26.04]" in written
+    assert "gemm_factor" in done.stdout and "link_factor" in done.stdout
+    machine = machines.load(
+        "h100", stack="nemo", constants=tomllib.loads(written, parse_float=Decimal)
+    )
+    factors = {figure.key: figure.value for figure in machine.figures}
+    assert 0.5 < float(factors["stack.gemm_factor"]) < 1
 
 
 def test_what_the_table_has_not_is_refused(tmp_path):

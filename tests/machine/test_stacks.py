@@ -52,6 +52,51 @@ def test_constants_are_of_the_chip_and_its_kernel() -> None:
     assert value(other, "stack.attention_factor") is None
 
 
+def figure(number: float) -> dict[str, object]:
+    return {"value": number, "unit": "1", "source": "test", "confidence": "inferred"}
+
+
+CONSTANTS = {
+    "H100 SXM": {"gemm_factor": figure(1)},
+    "unseen": {"gemm_factor": figure(2), "attention_factor": {"any": figure(3)}},
+    "stack": {"nemo": {"link_factor": figure(4)}},
+    "stack_error": {"megatron": figure(5), "unseen": figure(6)},
+}
+
+
+def test_a_sheet_has_the_constants_of_the_nearest_one_that_it_extends() -> None:
+    for name in ("nemo", "nemo-26.04"):
+        machine = machines.load("h100", stack=name, constants=CONSTANTS)
+        assert value(machine, "stack.link_factor") == "4"
+        assert value(machine, "stack.error") == "5"
+    machine = machines.load("h100", stack="torchtitan", constants=CONSTANTS)
+    assert value(machine, "stack.link_factor") is None
+    assert value(machine, "stack.error") is None
+    assert value(machine, "stack.error_of_other_machines") == "6"
+
+
+def test_a_chip_that_was_never_fitted_has_the_medians_and_the_error_of_others() -> None:
+    machine = machines.load("trn2", stack="nemo", constants=CONSTANTS)
+    assert value(machine, "stack.gemm_factor") == "2"
+    assert value(machine, "stack.attention_factor") == "3"
+    assert value(machine, "stack.error") is None
+    assert value(machine, "stack.error_of_other_machines") == "6"
+    assert value(machines.load("trn2", constants=CONSTANTS), "stack.gemm_factor") is None
+
+
+def test_links_have_their_factor() -> None:
+    import trnsim
+
+    half = machines.load("h100", ["stack.link_factor=0.5"])
+    whole = machines.load("h100")
+    size = [1 << 34]
+    slow, fast = (
+        trnsim.collective("all_gather", m, sizes=size, ranks=16).rows[0].time_us
+        for m in (half, whole)
+    )
+    assert slow == pytest.approx(2 * fast, rel=0.01)
+
+
 def test_an_unknown_sheet_is_named_with_the_nearest() -> None:
     said = r"no stack is called 'megatrn': did you mean megatron\?"
     with pytest.raises(MachineError, match=said):

@@ -7,7 +7,7 @@ from __future__ import annotations
 import pytest
 
 from trnsim.errors import ValidationError
-from trnsim.validation import Outcome, read, statistics, summary
+from trnsim.validation import Outcome, accuracy_page, read, statistics, summary
 from trnsim.validation.rows import Row
 
 HEADER = (
@@ -80,8 +80,38 @@ def test_rows_of_a_table(tmp_path) -> None:
     assert [row.case for row in rows] == ["gpu_dense_fp8", "tpu_dense", "gpu_moe", "collective"]
     assert [row.published.value for row in rows] == [1.5, 2.5, 3, 400]
     assert [row.published.unit for row in rows] == ["s", "s", "s", "GB/s"]
-    assert [row.about.stack for row in rows] == ["nemo", "maxtext", "nemo", ""]
+    assert [row.about.stack for row in rows] == ["nemo-26.04", "maxtext", "nemo-26.04", ""]
     assert rows[0].family == "H100/NeMo/llama"
+
+
+@pytest.mark.parametrize(
+    ("framework", "version", "release", "stack"),
+    [
+        ("NeMo 24.09", "", (24, 9), "nemo-26.04"),
+        ("Megatron-Bridge", "067f, release 26.04.01", (26, 4, 1), "nemo-26.04"),
+        ("Megatron-Bridge", "067f, release 26.06", (26, 6), "nemo"),
+        ("Megatron-Bridge", "", (), "nemo-26.04"),
+        ("llm-foundry MPT", "release 26.06", (26, 6), "llm-foundry"),
+    ],
+)
+def test_releases_have_the_sheets_of_their_generation(framework, version, release, stack) -> None:
+    row = Row({"system": "H100", "framework": framework, "source_version": version})
+    assert row.release == release
+    assert row.about.stack == stack
+
+
+def test_the_page_has_the_worst_row_first_and_every_reason() -> None:
+    page = accuracy_page(
+        [
+            outcome("near", 1.0, 1.01), outcome("far", 1.0, 2.0, low=0.5, high=1.5),
+            outcome("no", 1.0, None, skipped="dimensions | unknown"),
+        ],
+        "trnsim validate CSV --page FILE",
+    )  # fmt: skip
+    assert page.index("| far |") < page.index("| near |")
+    assert "+100.0 %" in page
+    assert "| 1 | dimensions \\| unknown | no |" in page
+    assert "2 rows of 3 are predicted" in page
 
 
 def test_every_system_of_the_table_has_a_machine_and_a_stack_sheet() -> None:

@@ -14,7 +14,7 @@ import sys
 
 import typer
 
-from trnsim.cli import collective, diff, doctor, info, project, run, validate
+from trnsim.cli import calibrate, collective, diff, doctor, info, project, run, validate
 from trnsim.errors import TrnSimError
 
 app = typer.Typer(
@@ -32,6 +32,7 @@ info.add_to(app)
 diff.add_to(app)
 doctor.add_to(app)
 validate.add_to(app)
+calibrate.add_to(app)
 
 
 @app.callback(invoke_without_command=True)

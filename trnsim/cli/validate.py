@@ -15,12 +15,15 @@ from trnsim.cli import options, output
 from trnsim.errors import ValidationError
 
 if TYPE_CHECKING:
-    from trnsim.validation import Outcome, Row
+    from trnsim.validation import Outcome, Row, Settings
 
 
 Captures = Annotated[
     Path | None,
     typer.Option(metavar="DIR", help="Where captures are kept (default: the user's cache)."),
+]
+Page = Annotated[
+    Path | None, typer.Option(metavar="FILE", help="Write all of it as a Markdown page, too.")
 ]
 
 
@@ -56,9 +59,10 @@ def validate(
         typer.Option(
             "--fit",
             metavar="FILE",
-            help="Fit the constants of chips to these rows and write them to FILE.",
+            help="Fit the constants of chips and stacks to these rows and write them to FILE.",
         ),
     ] = None,
+    page: Page = None,
     processes: Annotated[
         int | None, typer.Option(metavar="N", min=1, help="Processes (default: one a core).")
     ] = None,
@@ -80,17 +84,16 @@ def validate(
         constants={} if facts_only else None,
         overrides=tuple(overrides or ()),
     )
+    for path in (fit, page):
+        if path is not None and not path.parent.is_dir():
+            raise ValidationError(f"{path}: there is no folder {path.parent}: make it first")
     document = output.claim_json(as_json)
     if fit is not None:
-        from trnsim.validation.fit import fit_constants
-
-        with _Progress(0) as progress:
-            constants = fit_constants(rows, settings, processes=processes, on_round=progress.say)
-        constants.write(fit)
-        output.print_table(*constants.table())
-        return
+        return _fit(rows, settings, processes, fit, document)
     with _Progress(len(rows)) as progress:
         outcomes = validation.validate(rows, settings, processes=processes, on_done=progress.step)
+    if page is not None:
+        _write_page(page, outcomes, facts_only)
     if document is not None:
         document.write(
             {
@@ -100,6 +103,29 @@ def validate(
         )
         return
     _print(outcomes)
+
+
+def _write_page(path: Path, outcomes: list[Outcome], facts_only: bool) -> None:
+    from trnsim.validation import accuracy_page
+
+    shown = "trnsim validate CSV" + (" --facts-only" if facts_only else "") + f" --page {path.name}"
+    part = path.with_suffix(".part")
+    part.write_text(accuracy_page(outcomes, shown))
+    os.replace(part, path)
+
+
+def _fit(
+    rows: list[Row], settings: Settings, processes: int | None, path: Path, document: Any
+) -> None:
+    from trnsim.validation.fit import fit_constants
+
+    with _Progress(0) as progress:
+        constants = fit_constants(rows, settings, processes=processes, on_round=progress.say)
+    constants.write(path)
+    if document is not None:
+        document.write({"constants": constants.to_list()})
+    else:
+        output.print_table(*constants.table())
 
 
 def _chosen(

@@ -8,7 +8,7 @@ import difflib
 import json
 import re
 import tomllib
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -48,7 +48,7 @@ def load(
 
     ``stack`` is a stack sheet, by its name or path: the software that the job runs under. Its
     figures are laid over the machine's, those under ``on.<chip's name>`` on that chip only, and
-    so are the constants that were fitted for the chip and its attention kernel: those of
+    so are the constants that were fitted for the chip, its attention kernel and the stack: those of
     constants.toml, or ``constants``, in its form.
 
     ``overrides`` are assignments such as ``"chip.hbm.bandwidth=3.2TB/s"``, with a
@@ -61,8 +61,9 @@ def load(
     name = str(name_or_path)
     description, table = _read(_locate(name, Path()), [])
     if stack is not None:
+        fitted = fitted_constants() if constants is None else constants
         table |= _stack_figures(str(stack), table)
-        table |= _fitted_figures(table, fitted_constants() if constants is None else constants)
+        table |= _fitted_figures(str(stack), table, fitted)
         table = _by_table(table)
     return apply(_core.make_machine(name, description, list(table.values())), overrides)
 
@@ -84,23 +85,46 @@ def _stack_figures(name: str, machine: Mapping[str, _core.Figure]) -> dict[str, 
     return figures
 
 
+def _sheets(name: str) -> Iterator[str]:
+    """The names of a stack sheet and of those that it extends, the nearest first."""
+    base: Any = name
+    while base is not None:
+        yield str(base)
+        base = _parse(_locate(str(base), Path(), _STACKS, "stack")).get("extends")
+
+
 def _fitted_figures(
-    table: Mapping[str, _core.Figure], constants: Mapping[str, Any]
+    stack: str, table: Mapping[str, _core.Figure], constants: Mapping[str, Any]
 ) -> dict[str, _core.Figure]:
-    """Of the constants, those of a machine's chip and of its attention kernel."""
-    of_chip = dict(constants.get(_value(table, "chip.name"), {}))
-    of_kernels = of_chip.pop("attention_factor", {})
-    kernel = _attention_kernel(table)
-    if kernel in of_kernels:
-        of_chip["attention_factor"] = of_kernels[kernel]
+    """Of the constants, those of a machine's chip and of its attention kernel, or, where the chip
+    has none, the medians of those that have; those of its stack; and our error on its steps."""
+    chip = _value(table, "chip.name")
+    found = dict(constants.get(chip) or constants.get("unseen", {}))
+    of_kernels = found.pop("attention_factor", {})
+    factor = of_kernels.get(_attention_kernel(table), of_kernels.get("any"))
+    if factor is not None:
+        found["attention_factor"] = factor
+    found |= _nearest(stack, constants.get("stack", {})) or {}
+    errors = constants.get("stack_error", {})
+    error = _nearest(stack, errors) if chip in constants else None
+    if error is not None:
+        found["error"] = error
+    elif "unseen" in errors:
+        found["error_of_other_machines"] = errors["unseen"]
     figures: dict[str, _core.Figure] = {}
-    _flatten({"stack": of_chip}, "", _CONSTANTS, figures)
+    _flatten({"stack": found}, "", _CONSTANTS, figures)
     return {key: figure for key, figure in figures.items() if key not in table}
 
 
+def _nearest(stack: str, of_stacks: Mapping[str, Any]) -> Any:
+    """What is known of a sheet, or else of the nearest one that it extends; None for nothing."""
+    return next((of_stacks[name] for name in _sheets(stack) if name in of_stacks), None)
+
+
 def fitted_constants() -> dict[str, Any]:
-    """What was fitted to published training steps: constants of chips, by their names, and under
-    "stack_error" our error on steps that the fit had not seen."""
+    """What was fitted to published training steps: constants of chips, by their names, under
+    "unseen" those of all other chips, under "stack" those of stack sheets, and under "stack_error"
+    our error on steps that the fit had not seen."""
     return _parse(_CONSTANTS)
 
 

@@ -9,6 +9,7 @@ benchmarks force; elsewhere the router decides and no token is dropped.
 
 from __future__ import annotations
 
+import math
 from typing import Any
 
 import torch
@@ -62,7 +63,8 @@ class Experts(nn.Module):
         model, place = self.model, self.place
         logits = F.linear(x, self.router)
         shares = _Route.apply(logits, model.topk)
-        rows = -(-x.shape[0] * model.topk // self.count) * self.count
+        parts = math.lcm(self.count, place.layout.ep)  # equal for every expert and every rank
+        rows = -(-x.shape[0] * model.topk // parts) * parts
         if self.style.routes_on_host:
             shares.detach()[:1, :1].cpu()  # how many tokens go where, as the host asks
         routed = _Move.apply(x, "permute", rows)

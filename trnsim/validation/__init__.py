@@ -1,6 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
 # SPDX-FileCopyrightText: The trnsim authors
-"""Our figures beside published ones: `trnsim validate`."""
+"""Our figures beside published ones (`trnsim validate`) and beside the user's own (`trnsim
+calibrate`)."""
 
 from __future__ import annotations
 
@@ -8,12 +9,17 @@ import os
 from collections.abc import Callable, Iterable
 from concurrent.futures import as_completed
 
+from trnsim.validation.calibrate import Calibration, calibrate
+from trnsim.validation.page import accuracy_page
 from trnsim.validation.pool import worker_pool
 from trnsim.validation.predict import Settings, predict
 from trnsim.validation.rows import Row, read
 from trnsim.validation.score import Outcome, Statistics, statistics, summary
 
-__all__ = ["Outcome", "Row", "Settings", "Statistics", "read", "statistics", "summary", "validate"]
+__all__ = [
+    "Calibration", "Outcome", "Row", "Settings", "Statistics", "accuracy_page", "calibrate", "read",
+    "statistics", "summary", "validate",
+]  # fmt: skip
 
 
 def validate(

@@ -1,12 +1,12 @@
 # SPDX-License-Identifier: Apache-2.0
 # SPDX-FileCopyrightText: The trnsim authors
-"""Fits the constants of chips to published training steps: of each chip a GEMM factor, one for
-products in 8 bits, and one for each attention kernel. None per row, none per model.
+"""Fits the constants of chips and stacks to published training steps: of each chip a GEMM factor,
+one for products in 8 bits, and one for each attention kernel; of each stack what its messages get
+of the links, and what its experts' products get of the GEMM rate. None per row, none per model.
 
-The error of a row is the logarithm of predicted over published. The first round simulates every
-row with its constants, and with each of them 5 % larger; those after it with the constants alone.
-The constants move by least squares on the rows' errors with Huber's weights, held by a weak prior
-to 1, give or take a factor of 1.5.
+The error of a row is the logarithm of predicted over published. Every round but the last simulates
+every row with its constants, and with each of them 5 % larger. The constants move by least squares
+on the rows' errors with Huber's weights, held by a weak prior to 1, give or take a factor of 1.5.
 """
 
 from __future__ import annotations
@@ -26,13 +26,14 @@ from trnsim.validation.pool import worker_pool
 from trnsim.validation.predict import Settings, Skipped, captured, machine_of, step_seconds
 from trnsim.validation.rows import Row
 
-ROUNDS = 2
+ROUNDS = 3
 STEP = math.log(1.05)
 PRIOR = math.log(1.5)
 NOISE = 0.04  # what a row's error is taken to be; Huber's weights begin at one and a half of it
 
-FACTORS = ("gemm_factor", "float8_factor", "attention_factor")
-Key = tuple[str, str, str]  # chip, factor, attention kernel or ""
+OF_CHIP = ("gemm_factor", "float8_factor", "attention_factor")
+OF_STACK = ("link_factor", "grouped_factor")
+Key = tuple[str, str, str]  # chip or stack, factor, attention kernel or ""
 
 
 @dataclass(frozen=True)
@@ -44,13 +45,15 @@ class Constants:
         rows: how many rows moved it.
         sensitivity: by how much the mean |error| of these rows grows when it is 5 % larger.
         held_out: logarithms of predicted over published, by stack, of rows whose configuration
-            family was left out of the fit (by the slopes of the first round).
+            family was left out of the fit (by the slopes of the last round that has them).
+        unseen: the same of all rows whose chip was left out, with the medians of the others'.
     """
 
     values: Mapping[Key, float]
     rows: Mapping[Key, int]
     sensitivity: Mapping[Key, float]
     held_out: Mapping[str, Sequence[float]]
+    unseen: Sequence[float]
 
     @property
     def stack_errors(self) -> dict[str, tuple[float, int]]:
@@ -64,7 +67,13 @@ class Constants:
 
     def document(self) -> dict[str, Any]:
         """In the form of constants.toml."""
-        return _document(self.values, self.rows, self.sensitivity)
+        found = _document(self.values, self.rows, self.sensitivity)
+        chips = len({owner for owner, factor, _ in self.values if factor in OF_CHIP})
+        for factor, value in _medians(self.values).items():
+            figure = {"value": Decimal(f"{value:.3f}"), "source": f"median of {chips} chips"}
+            whole = {"any": figure} if factor == "attention_factor" else figure
+            found.setdefault("unseen", {})[factor] = whole
+        return found
 
     def write(self, path: Path) -> None:
         """Writes them, whole or not at all."""
@@ -73,11 +82,15 @@ class Constants:
             "# SPDX-FileCopyrightText: The trnsim authors",
             "#",
             "# Constants fitted to published steps: of a chip, what is left of the rates of its",
-            "# GEMMs and attention kernels inside a training step; and our error on steps that the",
-            "# fit had not seen. Written by `trnsim validate CSV --fit`.",
+            "# GEMMs and attention kernels inside a training step; of a stack, what its messages",
+            "# get of the links, and its experts' products of the GEMM rate; and our error on",
+            "# steps that the fit had not seen. Written by `trnsim validate CSV --fit`.",
         ]
-        for chip, factors in self.document().items():
-            lines += ["", f'["{chip}"]']
+        document = self.document()
+        tables = {f'["{chip}"]': factors for chip, factors in document.items() if chip != "stack"}
+        tables |= {f"[stack.{name}]": factors for name, factors in document["stack"].items()}
+        for table, factors in tables.items():
+            lines += ["", table]
             for name, figure in factors.items():
                 if name != "attention_factor":
                     lines.append(f"{name} = {_inline(figure)}")
@@ -91,13 +104,30 @@ class Constants:
                 "left out of the fit are within it, as a logarithm",
             }
             lines.append(f"{stack} = {_inline(figure)}")
+        if len(self.unseen) >= 8:
+            figure = {
+                "value": Decimal(f"{float(np.percentile(np.abs(self.unseen), 90)):.3f}"),
+                "source": f"nine in ten of {len(self.unseen)} published steps whose chip was left "
+                "out of the fit are within it, as a logarithm",
+            }
+            lines.append(f"unseen = {_inline(figure)}")
         part = path.with_suffix(".part")
         part.write_text("\n".join(lines) + "\n")
         os.replace(part, path)
 
+    def to_list(self) -> list[dict[str, Any]]:
+        """As `--json` has them."""
+        return [
+            {
+                "of": key[0], "constant": key[1], "attention_kernel": key[2] or None,
+                "value": value, "rows": self.rows[key], "sensitivity": self.sensitivity[key],
+            }
+            for key, value in sorted(self.values.items())
+        ]  # fmt: skip
+
     def table(self) -> tuple[list[str], list[list[str]]]:
         """Header and rows for a person."""
-        return ["chip", "constant", "value", "rows", "error at +5 %"], [
+        return ["chip or stack", "constant", "value", "rows", "error at +5 %"], [
             [
                 chip, f"{factor} {kernel}".strip(), f"{value:.3f}",
                 str(self.rows[chip, factor, kernel]),
@@ -119,9 +149,9 @@ def _document(
     rows: Mapping[Key, int] | None = None,
     sensitivity: Mapping[Key, float] | None = None,
 ) -> dict[str, Any]:
-    found: dict[str, Any] = {}
+    found: dict[str, Any] = {"stack": {}}
     for key, value in sorted(values.items()):
-        chip, factor, kernel = key
+        owner, factor, kernel = key
         source = "being fitted"
         if rows is not None and sensitivity is not None:
             source = (
@@ -130,11 +160,11 @@ def _document(
             )
         text = f"{value:.3f}"
         figure = {"value": Decimal(text), "unit": "1", "source": source, "confidence": "inferred"}
-        of_chip = found.setdefault(chip, {})
+        of_owner = (found["stack"] if factor in OF_STACK else found).setdefault(owner, {})
         if kernel:
-            of_chip.setdefault("attention_factor", {})[kernel] = figure
+            of_owner.setdefault("attention_factor", {})[kernel] = figure
         else:
-            of_chip[factor] = figure
+            of_owner[factor] = figure
     return found
 
 
@@ -146,7 +176,7 @@ def fit_constants(
     on_round: Callable[[str], None] = lambda line: None,
     weights: Mapping[str, float] | None = None,
 ) -> Constants:
-    """Fits the constants of all chips that the training rows among `rows` run on.
+    """Fits the constants of all chips and stacks that the training rows among `rows` run on.
 
     Args:
         rows: others than training rows, and those that cannot be predicted, are left out.
@@ -162,7 +192,9 @@ def fit_constants(
         slopes: dict[str, dict[Key, float]] = {}
         for turn in range(ROUNDS + 1):
             began = replace(settings, constants=_document(values))
-            errors_of = list(pool.map(_error, rows, [began] * len(rows), [turn == 0] * len(rows)))
+            errors_of = list(
+                pool.map(_error, rows, [began] * len(rows), [turn < ROUNDS] * len(rows))
+            )
             kept = [(row, one) for row, one in zip(rows, errors_of, strict=True) if one]
             rows = [row for row, _ in kept]
             slopes |= {row.id: one[1] for row, one in kept if one[1]}
@@ -176,11 +208,15 @@ def fit_constants(
             if turn < ROUNDS:
                 values = _moved(values, measured, weights or {})
     constants = _constants(values, measured, weights or {})
-    left_out = [abs(math.expm1(e)) for errors in constants.held_out.values() for e in errors]
-    on_round(
-        f"configuration families left out: median error {100 * float(np.median(left_out)):.1f} %, "
-        f"90th percentile {100 * float(np.percentile(left_out, 90)):.1f} %"
-    )
+    of_families = [error for errors in constants.held_out.values() for error in errors]
+    for what, left_out in (
+        ("configuration families", of_families), ("machines", constants.unseen)
+    ):  # fmt: skip
+        errors = [abs(math.expm1(error)) for error in left_out] or [0.0]
+        on_round(
+            f"{what} left out: median error {100 * float(np.median(errors)):.1f} %, "
+            f"90th percentile {100 * float(np.percentile(errors, 90)):.1f} %"
+        )
     return constants
 
 
@@ -190,22 +226,25 @@ def _error(
     """log(predicted / published) and its derivatives by the logarithms of the row's constants."""
     from trnsim import machine as machines
 
+    assert row.published is not None and row.about is not None
     try:
         workloads = captured(row, settings)
         machine = machine_of(row, settings)
         base = step_seconds(workloads, machine)
         found: dict[Key, float] = {}
-        for factor in FACTORS if with_slopes else ():
+        for factor in (*OF_CHIP, *OF_STACK) if with_slopes else ():
+            if factor == "grouped_factor" and not row["experts"]:
+                continue
             more = machines.apply(machine, [f"stack.{factor}={_more(machine, factor):.6f}"])
             seconds = step_seconds(workloads, more)
             kernel = machines.attention_kernel_of(machine) if factor == "attention_factor" else ""
+            owner = row.about.stack if factor in OF_STACK else machine.chip_name
             if abs(math.log(seconds / base)) > 1e-4:
-                found[machine.chip_name, factor, kernel] = math.log(seconds / base) / STEP
+                found[owner, factor, kernel] = math.log(seconds / base) / STEP
     except (Skipped, TrnSimError):
         return None
     except Exception:  # noqa: BLE001 - a defect of ours, which `validate` lists
         return None
-    assert row.published is not None
     return math.log(base / row.published.value), found
 
 
@@ -262,6 +301,39 @@ def _held_out(
     return found
 
 
+def _medians(values: Mapping[Key, float]) -> dict[str, float]:
+    """Of each factor of chips, the median over them: what a chip that was never fitted gets."""
+    return {
+        factor: float(np.median([value for key, value in values.items() if key[1] == factor]))
+        for factor in OF_CHIP
+        if any(key[1] == factor for key in values)
+    }
+
+
+def _unseen(
+    values: Mapping[Key, float],
+    measured: Sequence[tuple[Row, float, Mapping[Key, float]]],
+    weights: Mapping[str, float],
+) -> list[float]:
+    """Errors of the rows of each chip with constants fitted to all others."""
+    chips = {key[0] for key in values if key[1] in OF_CHIP}
+    found = []
+    for chip in sorted(chips):
+        is_of = [any(key[0] == chip for key in slopes) for _, _, slopes in measured]
+        others = [one for one, is_it in zip(measured, is_of, strict=True) if not is_it]
+        without = _moved(values, others, weights)
+        without = {key: value for key, value in without.items() if key[0] != chip}
+        medians = _medians(without)
+        for (_, error, slopes), is_it in zip(measured, is_of, strict=True):
+            if not is_it:
+                continue
+            for key, slope in slopes.items():
+                new = without.get(key, medians.get(key[1], 1.0))
+                error += slope * math.log(new / values.get(key, 1.0))
+            found.append(error)
+    return found
+
+
 def _constants(
     values: Mapping[Key, float],
     measured: Sequence[tuple[Row, float, Mapping[Key, float]]],
@@ -275,4 +347,7 @@ def _constants(
         now = [abs(math.expm1(error)) for error, _ in touched]
         then = [abs(math.expm1(error + slope * STEP)) for error, slope in touched]
         sensitivity[key] = float(np.mean(then) - np.mean(now)) if touched else 0.0
-    return Constants(dict(values), rows, sensitivity, _held_out(values, measured, weights))
+    return Constants(
+        dict(values), rows, sensitivity, _held_out(values, measured, weights),
+        _unseen(values, measured, weights),
+    )  # fmt: skip

@@ -71,8 +71,8 @@ def predict(row: Row, settings: Settings) -> Outcome:
     )
 
 
-def machine_of(row: Row, settings: Settings) -> _core.Machine:
-    """The machine of the row, under its stack."""
+def machine_of(row: Row, settings: Settings, of_step: bool = True) -> _core.Machine:
+    """The machine of the row, under its stack; the bare one where no step is predicted."""
     from trnsim import machine as machines
 
     about = row.about
@@ -80,7 +80,7 @@ def machine_of(row: Row, settings: Settings) -> _core.Machine:
     return machines.load(
         about.machine,
         (*about.overrides, *settings.overrides),
-        about.stack or None,
+        about.stack or None if of_step else None,
         constants=settings.constants,
     )
 
@@ -88,15 +88,24 @@ def machine_of(row: Row, settings: Settings) -> _core.Machine:
 # --- training steps -------------------------------------------------------------------------------
 
 
-# What nine in ten steps on a machine that was never calibrated stay within, as a logarithm: a study
-# of 420 published steps with constants of other machines.
-_UNSEEN = math.log(1.30)
-
-
 def _train(row: Row, settings: Settings) -> _Prediction:
-    seconds = step_seconds(captured(row, settings), machine_of(row, settings))
-    width = math.exp(_stack_error(row, settings))
-    return _Prediction(seconds, seconds / width, seconds * width)
+    machine = machine_of(row, settings)
+    seconds = step_seconds(captured(row, settings), machine)
+    error = own_error(machine)
+    if error is None:
+        return _Prediction(seconds)
+    return _Prediction(seconds, seconds / math.exp(error), seconds * math.exp(error))
+
+
+def own_error(machine: _core.Machine) -> float | None:
+    """What nine in ten published steps under the machine's stack stay within, as a logarithm: of
+    chips that were calibrated where this one was, of chips left out of the fit else; None where
+    neither is known."""
+    figures = {figure.key: figure.value for figure in machine.figures}
+    for key in ("stack.error", "stack.error_of_other_machines"):
+        if key in figures:
+            return float(figures[key])
+    return None
 
 
 @dataclass(frozen=True)
@@ -175,16 +184,6 @@ def _workloads(configured: tuple[Any, ...], settings: Settings) -> list[_core.Wo
     return workloads
 
 
-def _stack_error(row: Row, settings: Settings) -> float:
-    """Our own error on published steps under the row's stack, where there are enough of them."""
-    from trnsim import machine as machines
-
-    constants = machines.fitted_constants() if settings.constants is None else settings.constants
-    assert row.about is not None
-    error = constants.get("stack_error", {}).get(row.about.stack)
-    return _UNSEEN if error is None else float(error["value"])
-
-
 @functools.cache
 def _programs() -> str:
     """What a capture depends on beside its configuration: the reference programs, torch and us."""
@@ -217,6 +216,8 @@ _FORCED = (
     ("(ring)", ("ring", "rail_ring")),
     ("tree forced", ("tree", "rail_tree")),
 )
+# Words in a row's notes that name a network which no machine of ours has.
+_OTHER_NETWORKS = {"A3 Mega": "GPUDirect-TCPXO of Google's A3 Mega"}
 
 
 def _collective(row: Row, settings: Settings) -> _Prediction:
@@ -228,6 +229,11 @@ def _collective(row: Row, settings: Settings) -> _Prediction:
     ranks, size = row.number("ranks"), row.number("msg_bytes")
     if not ranks or not size:
         raise Skipped("the row gives no number of ranks or no size")
+    for word, network in _OTHER_NETWORKS.items():
+        if word in row["notes"]:
+            raise Skipped(f"its network is the {network}: no machine of ours")
+    if (row.number("busbw_GBps") or 1) < 0.1:
+        raise Skipped(f"busbw {row['busbw_GBps']} GB/s is printed with two decimals: one digit")
     machine = machine_of(row, settings)
     per_chip = machine.ranks_per_chip_allowed[-1] if row.system.startswith("Trn") else None
     done = trnsim.collective(
@@ -251,7 +257,10 @@ def _algorithm(row: Row, machine: _core.Machine) -> str:
         if word in notes:
             if names is None:
                 raise Skipped("NCCL's NVLSTree is not modelled")
-            return names[(row.number("nodes") or 1) > 1]
+            nodes = row.number("nodes") or 1
+            if names[0] == "tree" and nodes == row.number("ranks"):
+                return "hierarchical_tree"  # no two members share a server
+            return names[nodes > 1]
     return ""
 
 
@@ -294,12 +303,14 @@ def _hbm(row: Row, settings: Settings) -> _Prediction:
 
 
 def _kernel_seconds(run: Callable[[Any], Any], row: Row, settings: Settings) -> float:
-    """Of the longest kernel of what `run` does on a chip, launch and fill apart."""
+    """Of the longest kernel of what `run` does on a chip, launch and fill apart, and without what a
+    training step leaves of the chip's rates."""
     import torch
 
     import trnsim
 
-    with trnsim.simulate(machine_of(row, settings), chips=1, mode="phantom") as sim:
+    machine = machine_of(row, settings, of_step=False)
+    with trnsim.simulate(machine, chips=1, mode="phantom") as sim:
         kept = run(torch)  # what nobody keeps would not be written
     del kept
     return max(op["bound_ps"] for op in sim.projection.program.ops) / 1e12

@@ -5,9 +5,10 @@
 from __future__ import annotations
 
 import csv
+import re
 import tomllib
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import cache, cached_property
 from pathlib import Path
 from typing import Any
@@ -69,7 +70,19 @@ class Row:
     def about(self) -> System | None:
         """What the table of systems says; None where it has no line for the row."""
         systems, system = _systems(), self["system"]
-        return systems.get((system, _first_word(self["framework"]))) or systems.get((system, ""))
+        found = systems.get((system, _first_word(self["framework"]))) or systems.get((system, ""))
+        for generation in _tables()["generation"]:
+            is_of = found is not None and found.stack == generation["stack"]
+            if is_of and self.release < tuple(map(int, generation["before"].split("."))):
+                return replace(found, stack=generation["sheet"])
+        return found
+
+    @property
+    def release(self) -> tuple[int, ...]:
+        """The release of the software, as (26, 4, 1) for 26.04.01; () where the row names none."""
+        where = f"release {self['framework']} {self['source_version']}"
+        found = re.search(r"release (?:\S+ )*?(\d\d(?:\.\d\d)+)", where)
+        return tuple(map(int, found.group(1).split("."))) if found else ()
 
     @property
     def case(self) -> str:
@@ -152,10 +165,15 @@ def _is_float8(precision: str) -> bool:
 
 
 @cache
+def _tables() -> dict[str, Any]:
+    return tomllib.loads(_TABLES.read_text())
+
+
+@cache
 def _systems() -> dict[tuple[str, str], System]:
     """By system and the framework's first word, "" for all other frameworks."""
     systems = {}
-    for entry in tomllib.loads(_TABLES.read_text())["system"]:
+    for entry in _tables()["system"]:
         values: dict[str, Any] = {k: v for k, v in entry.items() if k not in ("name", "under")}
         values["overrides"] = tuple(values.get("overrides", ()))
         for framework in entry.get("under", [""]):

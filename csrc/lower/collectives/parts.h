@@ -44,8 +44,9 @@ int64_t direct_step_ps(const machine::Collectives& library);
 int64_t phases_ps(const Phases& phases, const machine::Machine& machine, const GroupShape& shape);
 
 // One ring over all members in group order; a broadcast sends all of the buffer over every link.
+// With `by_ll`, by NCCL's protocol for small messages.
 Phases ring(workload::CallKind kind, int64_t bytes, const GroupShape& shape,
-            const machine::Machine& machine, Scope scope);
+            const machine::Machine& machine, Scope scope, bool by_ll = false);
 // A reduce-scatter by recursive halving among `count` members: each step sends half of what is
 // left to a partner. Where `count` is no power of two, what is left is no half, and goes to the
 // member so many places on (J. Bruck et al., IEEE TPDS 8(11), 1997, backwards).

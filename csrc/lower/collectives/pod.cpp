@@ -100,7 +100,12 @@ Names pod_choices(CallKind kind, const GroupShape& shape, const Machine& machine
 
 Phases pod_phases(CallKind kind, const std::string& name, int64_t bytes, const GroupShape& shape,
                   const Machine& machine, Scope scope) {
-  if (name == "ring") return ring(kind, bytes, shape, machine, scope);
+  if (name == "ring") {
+    Phases phases = ring(kind, bytes, shape, machine, scope);
+    if (machine.chip.collectives.ll_efficiency.is_zero() || scope != Scope::group) return phases;
+    return faster(std::move(phases), ring(kind, bytes, shape, machine, scope, true), shape,
+                  machine);
+  }
   if (name == "direct") {
     const Phases phases = inside_chip(bytes, shape, machine);
     return is_rooted(kind) ? phases : from_scatter(kind, phases);

@@ -2,6 +2,8 @@
 // SPDX-FileCopyrightText: The trnsim authors
 #include <gtest/gtest.h>
 
+#include <cmath>
+
 #include "project/gradient_flow.h"
 #include "project/rates.h"
 #include "project/variants.h"
@@ -12,7 +14,7 @@ namespace {
 TEST(Interval, CombinesWhatEachGroupAloneGainsAndLosesBySquares) {
   // gains 30 and 40 -> 50; losses 60 and 80 -> 100
   int64_t low = -1, high = -1;
-  combine_interval(1000, {970, 960}, {1060, 1080}, low, high);
+  combine_interval(1000, {970, 960}, {1060, 1080}, 0, low, high);
   EXPECT_EQ(low, 950);
   EXPECT_EQ(high, 1100);
 }
@@ -20,12 +22,23 @@ TEST(Interval, CombinesWhatEachGroupAloneGainsAndLosesBySquares) {
 TEST(Interval, AGroupThatMovesTheStepTheOtherWayCountsWhereItMovesIt) {
   // a faster input that makes the step slower widens the upper side
   int64_t low = -1, high = -1;
-  combine_interval(1000, {1030}, {960}, low, high);
+  combine_interval(1000, {1030}, {960}, 0, low, high);
   EXPECT_EQ(low, 960);
   EXPECT_EQ(high, 1030);
-  combine_interval(1000, {1000}, {1000}, low, high);
+  combine_interval(1000, {1000}, {1000}, 0, low, high);
   EXPECT_EQ(low, 1000);
   EXPECT_EQ(high, 1000);
+}
+
+TEST(Interval, OurOwnErrorIsOneMoreBesideTheInputs) {
+  // alone: step / 1.25 and step * 1.25; beside a gain of 150 and a loss of 600: 250 and 650
+  int64_t low = -1, high = -1;
+  combine_interval(1000, {}, {}, std::log(1.25), low, high);
+  EXPECT_EQ(low, 800);
+  EXPECT_NEAR(high, 1250, 1);
+  combine_interval(1000, {850}, {1600}, std::log(1.25), low, high);
+  EXPECT_NEAR(low, 750, 1);
+  EXPECT_NEAR(high, 1650, 1);
 }
 
 TEST(Interval, InputsAreKnownByTheirKeys) {

@@ -1,0 +1,101 @@
+# SPDX-License-Identifier: Apache-2.0
+# SPDX-FileCopyrightText: The trnsim authors
+"""The fit finds the constants of a world that is as it supposes; and what it does for others."""
+
+from __future__ import annotations
+
+import math
+import tomllib
+
+import numpy as np
+import pytest
+
+from trnsim import machine as machines
+from trnsim.machine.loader import Decimal
+from trnsim.validation import fit
+from trnsim.validation.rows import Row
+
+TRUE = {
+    ("A", "gemm_factor", ""): 0.8,
+    ("B", "gemm_factor", ""): 0.6,
+    ("C", "gemm_factor", ""): 0.7,
+    ("A", "attention_factor", "flash2"): 0.5,
+    ("megatron", "link_factor", ""): 0.9,
+}
+
+
+def world(seed: int = 0, noise: float = 0.0):
+    """Rows whose error vanishes with the constants above: those of three chips under a stack."""
+    random = np.random.default_rng(seed)
+    rows = []
+    for i in range(90):
+        chip = "ABC"[i % 3]
+        row = Row({"id": str(i), "kind": "train", "system": chip, "model": str(i // 9)})
+        slopes = {(chip, "gemm_factor", ""): -0.6 + 0.3 * random.random()}
+        if chip == "A":
+            slopes[chip, "attention_factor", "flash2"] = -0.4 * random.random()
+        slopes["megatron", "link_factor", ""] = -0.3 * random.random()
+        error = -sum(slope * math.log(TRUE[key]) for key, slope in slopes.items())
+        rows.append((row, error + noise * random.standard_normal(), slopes))
+    return rows
+
+
+def test_constants_are_found_where_errors_are_linear() -> None:
+    values = {}
+    rows = world()
+    for _ in range(4):
+        moved = fit._moved(values, rows, {})
+        rows = [
+            (row, error + sum(
+                slope * math.log(moved[key] / values.get(key, 1)) for key, slope in slopes.items()
+            ), slopes)
+            for row, error, slopes in rows
+        ]  # fmt: skip
+        values = moved
+    for key, value in TRUE.items():
+        assert values[key] == pytest.approx(value, rel=0.03), key
+
+
+def test_one_wild_row_moves_no_constant() -> None:
+    rows = world()
+    calm = fit._moved({}, rows, {})
+    row, error, slopes = rows[0]
+    wild = fit._moved({}, [(row, error + 3, slopes), *rows[1:]], {})
+    assert all(wild[key] == pytest.approx(calm[key], rel=0.03) for key in calm)
+
+
+def test_a_chip_that_is_left_out_gets_the_medians_of_the_others() -> None:
+    values = dict(TRUE)
+    exact = [(row, 0.0, slopes) for row, _, slopes in world()]
+    errors = fit._unseen(values, exact, {})
+    assert len(errors) == 90
+    of_a = errors[:30]  # in the order of the chips
+    assert np.mean(np.abs(of_a)) > 0.05
+    assert fit._medians(values) == {"gemm_factor": 0.7, "attention_factor": 0.5}
+
+
+def test_what_is_written_is_what_machines_load(tmp_path) -> None:
+    values = {
+        ("H100 SXM", "gemm_factor", ""): 0.75, ("H100 SXM", "attention_factor", "cudnn"): 0.9,
+        ("TPU v4", "gemm_factor", ""): 0.85, ("megatron", "link_factor", ""): 0.6,
+    }  # fmt: skip
+    counts, sensitivity = dict.fromkeys(values, 3), dict.fromkeys(values, 0.01)
+    found = fit.Constants(values, counts, sensitivity, {"megatron": [0.1] * 9}, [0.2] * 9)
+    found.write(tmp_path / "constants.toml")
+    constants = tomllib.loads((tmp_path / "constants.toml").read_text(), parse_float=Decimal)
+
+    def factors(name: str) -> dict[str, float]:
+        machine = machines.load(name, stack="nemo", constants=constants)
+        return {
+            figure.key.removeprefix("stack."): float(figure.value)
+            for figure in machine.figures
+            if figure.key.startswith("stack.") and figure.unit == "1"
+        }
+
+    assert factors("h100") == {
+        "gemm_factor": 0.75, "attention_factor": 0.9, "link_factor": 0.6, "error": 0.1,
+    }  # fmt: skip
+    assert factors("trn2") == {
+        "gemm_factor": 0.8, "attention_factor": 0.9, "link_factor": 0.6,
+        "error_of_other_machines": 0.2,
+    }  # fmt: skip
