@@ -32,6 +32,7 @@ struct Target {
   Rational hbm_Bps;   // of the rank, at the efficiency of long streams
   Rational hbm_peak_Bps, host_link_Bps;
   Rational grouped_factor{1, 1};  // of the rate of products of which one op has many
+  bool copies_parameters = true;  // around the messages of FSDP, as machine::Stack says
 
   bool is_neuron() const { return architecture == machine::Architecture::neuroncore; }
   bool is_gpu() const { return architecture == machine::Architecture::gpu; }

@@ -13,6 +13,9 @@ Stack read_stack(Reader& reader) {
     if (level == "eager") stack.level = Level::eager;
     if (level == "fused") stack.level = Level::fused;
   }
+  if (reader.has(at + "parameter_copies")) {
+    stack.copies_parameters = reader.word(at + "parameter_copies", {"made", "none"}) == "made";
+  }
   const auto factor = [&](const char* name, Rational& value) {
     const std::string key = at + name;
     if (reader.has(key)) value = reader.rational(key, Dimension::number);

@@ -26,6 +26,9 @@ struct Stack {
   // bits, of attention; and, beside the first two, of products of which one op has many, as the
   // experts' are.
   Rational gemm_factor{1, 1}, float8_factor{1, 1}, attention_factor{1, 1}, grouped_factor{1, 1};
+  // Whether parameters are copied out of what an all-gather gives, and gradients into what a
+  // reduce-scatter takes, as torch's FSDP does; XLA's are in place.
+  bool copies_parameters = true;
   Rational link_factor{1, 1};  // of every link's rate, in the pod and between pods
   // What nine in ten published steps stay within of ours, as a logarithm: those under this software
   // on chips whose factors were fitted, or else on machines that never were. 0: not known.

@@ -3,7 +3,7 @@
 """A feed-forward layer of experts: a router sends each token to some of them.
 
 Tokens go to the ranks of their experts by an all-to-all among expert parallel ranks and come back
-by another. On the simulated device all experts get the same number of tokens, which is what
+by another; or once to each server that has some of their experts, and from there to the ranks. On the simulated device all experts get the same number of tokens, which is what
 benchmarks force; elsewhere the router decides and no token is dropped.
 """
 
@@ -67,8 +67,12 @@ class Experts(nn.Module):
         rows = -(-x.shape[0] * model.topk // parts) * parts
         if self.style.routes_on_host:
             shares.detach()[:1, :1].cpu()  # how many tokens go where, as the host asks
-        routed = _Move.apply(x, "permute", rows)
-        routed = _exchanged(routed, place.ep)
+        servers, ranks = place.experts_by_server(self.style.dispatch_ranks)
+        routed = x
+        if servers is not None:
+            once = _once_a_server(x.shape[0], model.topk, servers.size())
+            routed = _exchanged(_Move.apply(routed, "permute", once), servers)
+        routed = _exchanged(_Move.apply(routed, "permute", rows), ranks)
         if self.count > 1:
             routed = _Move.apply(routed, "permute", rows)
         routed = routed.unflatten(0, (self.count, -1))
@@ -77,7 +81,9 @@ class Experts(nn.Module):
         routed = _Grouped.apply(active, self.down, self).flatten(0, 1)
         if self.count > 1:
             routed = _Move.apply(routed, "permute", rows)
-        routed = _exchanged(routed, place.ep)
+        routed = _exchanged(routed, ranks)
+        if servers is not None:
+            routed = _exchanged(_Move.apply(routed, "unpermute", once), servers)
         return _Move.apply(routed, "unpermute", x.shape[0])
 
     # --- where they are --------------------------------------------------------------------------
@@ -107,6 +113,13 @@ class Experts(nn.Module):
         back = _AllToAll.apply(made, *reversed(splits), place.ep)
         back = back * shares[order][:, None]
         return torch.zeros_like(x).index_add(0, order // model.topk, back)
+
+
+def _once_a_server(tokens: int, topk: int, servers: int) -> int:
+    """Rows of tokens that go once to each of the servers with some of their experts, which are
+    drawn with equal chances; the same number to every server."""
+    share = 1 - (1 - 1 / servers) ** topk
+    return math.ceil(tokens * share) * servers
 
 
 class _AllToAll(torch.autograd.Function):

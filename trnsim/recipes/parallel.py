@@ -10,6 +10,7 @@ import torch
 import torch.distributed as dist
 from torch import Tensor
 
+from trnsim.errors import RecipeError
 from trnsim.recipes.layout import Layout
 
 
@@ -70,6 +71,22 @@ class Place:
     def ends(self) -> Any:
         """The group of this pipeline's first and last rank; for those two alone."""
         return self._group("embedding", [self.pp_ranks[0], self.pp_ranks[-1]])
+
+    def experts_by_server(self, ranks: int) -> tuple[Any, Any]:
+        """Groups of expert parallel ranks: those at one place of all servers, with `ranks` of them
+        each, and those of one server. None and all of them, where they are on one server, or when
+        `ranks` is 0: tokens go straight to their experts."""
+        if not ranks or self.ep is None or len(self.ep_ranks) <= ranks:
+            return None, self.ep
+        if len(self.ep_ranks) % ranks:
+            raise RecipeError(
+                f"ep {len(self.ep_ranks)} is no multiple of a server's {ranks} ranks: use "
+                f"{-(-len(self.ep_ranks) // ranks) * ranks}"
+            )
+        place = self.ep_rank % ranks
+        first = self.ep_rank - place
+        servers = self._group("ep_servers", self.ep_ranks[place::ranks])
+        return servers, self._group("ep_server", self.ep_ranks[first : first + ranks])
 
     @property
     def is_first(self) -> bool:

@@ -28,6 +28,11 @@ _PRECISIONS = {
     "float8 linear": "fp8_current", "float8 tensorwise": "fp8_current",
     "fp8_full": "fp8_current", "MXFP8": "mxfp8", "FP8-MX": "mxfp8",
 }  # fmt: skip
+# Models whose recipes in Megatron-Bridge have the flexible dispatcher (DeepEP, HybridEP), where it
+# matters: on servers of 8 GPUs; an NVL72 has all experts in one domain.
+# github.com/NVIDIA-NeMo/Megatron-Bridge scripts/performance/configs/deepseek
+_FLEXIBLE = ("DeepSeek", "Kimi")
+_SERVERS_OF_EIGHT = ("H100", "B200", "B300")
 # 16-bit peaks in TFLOP/s, of Google's pages: what no training reaches 80 % of.
 _TPU_PEAKS = {"TPU v4": 275, "TPU v5e": 197, "TPU v5p": 459, "TPU v6e": 918}
 
@@ -228,4 +233,7 @@ def _style(row: Row, layout: Layout) -> Style:
         return STYLES["megatron-2021"]
     if layout.zero == 3:
         return STYLES["megatron-fsdp"]
+    is_flexible = framework == "Megatron-Bridge" and row["model"].startswith(_FLEXIBLE)
+    if is_flexible and row["system"] in _SERVERS_OF_EIGHT:
+        return STYLES["megatron"].with_(dispatch_ranks=8)
     return STYLES["megatron"]

@@ -11,6 +11,7 @@ import torch
 import torch.distributed as dist
 from torch import nn
 from torch.distributed.device_mesh import DeviceMesh, init_device_mesh
+from torch.distributed.tensor import Shard
 
 from trnsim.errors import RecipeError
 from trnsim.recipes.block import Block
@@ -64,7 +65,10 @@ class Sharded:
         keeps = layout.pp > 1 or layout.zero < 3  # parameters stay gathered until the backward
         mesh = self._mesh(_device_of(chunk).type)
         self.shard_group = mesh.get_group("dp_shard")
-        shard = functools.partial(fully_shard, mesh=mesh, mp_policy=policy)
+        shard = functools.partial(
+            fully_shard, mesh=mesh, mp_policy=policy,
+            shard_placement_fn=functools.partial(_divided_axis, ranks=self.shard_group.size()),
+        )  # fmt: skip
         is_tied = chunk.embedding is not None and chunk.head is not None and _is_tied(chunk)
         if chunk.embedding is not None and not is_tied:
             shard(chunk.embedding, reshard_after_forward=not keeps)
@@ -163,6 +167,13 @@ class _Clipped:
         if self.shard_group is not None:
             dist.all_reduce(total, group=self.shard_group)
         return total
+
+
+def _divided_axis(parameter: nn.Parameter, ranks: int) -> Shard | None:
+    """The first axis that `ranks` divide: a few experts over many ranks by their rows, since FSDP
+    pads an axis that is too short with whole experts. None: the first one."""
+    axes = [axis for axis, size in enumerate(parameter.shape) if size % ranks == 0]
+    return Shard(axes[0]) if axes and parameter.shape[0] < ranks else None
 
 
 def _is_shard(parameter: Any) -> bool:

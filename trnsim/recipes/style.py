@@ -31,6 +31,8 @@ class Style:
         clip: gradients are clipped by their norm over the whole model.
         separate: the two first products of a gated feed-forward layer are two layers.
         routes_on_host: the host reads how many tokens go to each expert, in every layer.
+        dispatch_ranks: tokens go once to each server, of so many ranks, that has some of their
+            experts, and are handed on there (DeepEP); 0: a copy for each expert goes to its rank.
         optimizer: "fused", "foreach" as in torch without a choice, or "single", a loop.
     """
 
@@ -46,6 +48,7 @@ class Style:
     clip: bool = True
     separate: bool = False
     routes_on_host: bool = False
+    dispatch_ranks: int = 0
     optimizer: str = "fused"
 
     def __post_init__(self) -> None:

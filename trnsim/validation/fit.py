@@ -21,12 +21,12 @@ from typing import Any
 import numpy as np
 
 from trnsim.errors import TrnSimError
-from trnsim.machine.loader import Decimal
+from trnsim.machine.loader import Decimal, fitted_constants
 from trnsim.validation.pool import worker_pool
 from trnsim.validation.predict import Settings, Skipped, captured, machine_of, step_seconds
 from trnsim.validation.rows import Row
 
-ROUNDS = 3
+ROUNDS = 2
 STEP = math.log(1.05)
 PRIOR = math.log(1.5)
 NOISE = 0.04  # what a row's error is taken to be; Huber's weights begin at one and a half of it
@@ -168,6 +168,20 @@ def _document(
     return found
 
 
+def _values_of(constants: Mapping[str, Any]) -> dict[Key, float]:
+    """Constants of chips and stacks from the form of constants.toml."""
+    values: dict[Key, float] = {}
+    for owner, of_owner in constants.get("stack", {}).items():
+        values |= {(owner, name, ""): float(each["value"]) for name, each in of_owner.items()}
+    for chip, of_chip in constants.items():
+        if chip in ("stack", "stack_error", "unseen"):
+            continue
+        for name, each in of_chip.items():
+            kernels = each if name == "attention_factor" else {"": each}
+            values |= {(chip, name, kernel): float(f["value"]) for kernel, f in kernels.items()}
+    return values
+
+
 def fit_constants(
     rows: Iterable[Row],
     settings: Settings,
@@ -180,13 +194,14 @@ def fit_constants(
 
     Args:
         rows: others than training rows, and those that cannot be predicted, are left out.
-        settings: `constants` is where the fit begins; none where it is None.
+        settings: `constants` is where the fit begins, those of constants.toml where it is None.
         processes: that work side by side; one a core when None.
         on_round: called with a line after each round.
         weights: of rows by their id, 1 for others.
     """
     rows = [row for row in rows if row.kind == "train" and row.published and row.about]
-    values: dict[Key, float] = {}
+    begin = fitted_constants() if settings.constants is None else settings.constants
+    values = _values_of(begin)
     measured: list[tuple[Row, float, dict[Key, float]]] = []
     with worker_pool(processes) as pool:
         slopes: dict[str, dict[Key, float]] = {}
@@ -235,6 +250,8 @@ def _error(
         for factor in (*OF_CHIP, *OF_STACK) if with_slopes else ():
             if factor == "grouped_factor" and not row["experts"]:
                 continue
+            if factor == "float8_factor" and not row.is_float8:
+                continue
             more = machines.apply(machine, [f"stack.{factor}={_more(machine, factor):.6f}"])
             seconds = step_seconds(workloads, more)
             kernel = machines.attention_kernel_of(machine) if factor == "attention_factor" else ""
@@ -279,7 +296,7 @@ def _moved(
         right = -(slopes.T @ (weight * errors)) - now / PRIOR**2
         move = np.linalg.solve(normal, right)
     move = np.clip(move, -0.5, 0.5)
-    return {key: math.exp(now[i] + move[i]) for key, i in place.items()}
+    return dict(values) | {key: math.exp(now[i] + move[i]) for key, i in place.items()}
 
 
 def _held_out(

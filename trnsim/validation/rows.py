@@ -97,7 +97,12 @@ class Row:
             return f"{chip}_moe"
         if chip == "tpu":
             return "tpu_dense"
-        return f"{chip}_dense_" + ("fp8" if _is_float8(self["precision"]) else "bf16")
+        return f"{chip}_dense_" + ("fp8" if self.is_float8 else "bf16")
+
+    @property
+    def is_float8(self) -> bool:
+        """Whether products are in 8 bits or fewer."""
+        return any(word in self["precision"].lower() for word in ("fp8", "float8", "nvfp4"))
 
     @cached_property
     def published(self) -> Quantity | None:
@@ -158,10 +163,6 @@ def read(path: str | Path) -> list[Row]:
 
 def _first_word(framework: str) -> str:
     return framework.split()[0] if framework else ""
-
-
-def _is_float8(precision: str) -> bool:
-    return any(word in precision.lower() for word in ("fp8", "float8", "nvfp4"))
 
 
 @cache

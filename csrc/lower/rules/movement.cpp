@@ -79,6 +79,14 @@ CostFunction moved(Fusion fusion) {
   };
 }
 
+// What torch's FSDP copies out of the buffer of an all-gather, and into that of a reduce-scatter:
+// into tensors that exist, which is what tells it from other cuts and joins.
+Cost parameter_copy(const Signature& signature, const Target& target) {
+  Cost cost = make_cost(signature, target, "movement", Fusion::anchor);
+  if (!target.copies_parameters) cost.streams.clear();
+  return cost;
+}
+
 // Between the host's memory and the HBM, at the rank's share of the link to the host.
 Cost host_copy(const Signature& signature, const Target& target) {
   Cost cost = make_cost(signature, target, "movement", Fusion::alone);
@@ -145,6 +153,9 @@ select_scatter as_strided_scatter unfold_backward repeat_interleave
 pixel_shuffle pixel_unshuffle channel_shuffle reflection_pad2d
 replication_pad2d diag_embed diagonal_copy block_diag)")) {
     add(op, moved(Fusion::anchor));
+  }
+  for (const char* op : {"cat.out", "split_with_sizes_copy.out", "_chunk_cat.out"}) {
+    add(op, parameter_copy);
   }
   for (const std::string& op : words(R"(
 zero fill zeros ones full zeros_like ones_like full_like new_zeros new_ones
