@@ -155,7 +155,7 @@ def test_a_fit_moves_the_chip_to_what_was_published(tmp_path):
     )  # fmt: skip
     assert done.returncode == 0, done.stderr
     written = found.read_text()
-    assert '["H100 SXM"]' in written and "[stack.nemo-26.04]" in written
+    assert '["H100 SXM"]' in written and '[stack."nemo-26.04"]' in written
     assert "gemm_factor" in done.stdout and "link_factor" in done.stdout
     machine = machines.load(
         "h100", stack="nemo", constants=tomllib.loads(written, parse_float=Decimal)

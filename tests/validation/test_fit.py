@@ -77,21 +77,22 @@ def test_a_chip_that_is_left_out_gets_the_medians_of_the_others() -> None:
 def test_what_is_written_is_what_machines_load(tmp_path) -> None:
     values = {
         ("H100 SXM", "gemm_factor", ""): 0.75, ("H100 SXM", "attention_factor", "cudnn"): 0.9,
-        ("TPU v4", "gemm_factor", ""): 0.85, ("megatron", "link_factor", ""): 0.6,
+        ("TPU v4", "gemm_factor", ""): 0.85, ("nemo-26.04", "link_factor", ""): 0.6,
     }  # fmt: skip
     counts, sensitivity = dict.fromkeys(values, 3), dict.fromkeys(values, 0.01)
-    found = fit.Constants(values, counts, sensitivity, {"megatron": [0.1] * 9}, [0.2] * 9)
+    found = fit.Constants(values, counts, sensitivity, {"nemo-26.04": [0.1] * 9}, [0.2] * 9)
     found.write(tmp_path / "constants.toml")
     constants = tomllib.loads((tmp_path / "constants.toml").read_text(), parse_float=Decimal)
 
     def factors(name: str) -> dict[str, float]:
-        machine = machines.load(name, stack="nemo", constants=constants)
+        machine = machines.load(name, stack="nemo-26.04", constants=constants)
         return {
             figure.key.removeprefix("stack."): float(figure.value)
             for figure in machine.figures
             if figure.key.startswith("stack.") and figure.unit == "1"
         }
 
+    assert fit._values_of(constants) == values
     assert factors("h100") == {
         "gemm_factor": 0.75, "attention_factor": 0.9, "link_factor": 0.6, "error": 0.1,
     }  # fmt: skip

@@ -88,7 +88,7 @@ class Constants:
         ]
         document = self.document()
         tables = {f'["{chip}"]': factors for chip, factors in document.items() if chip != "stack"}
-        tables |= {f"[stack.{name}]": factors for name, factors in document["stack"].items()}
+        tables |= {f'[stack."{name}"]': factors for name, factors in document["stack"].items()}
         for table, factors in tables.items():
             lines += ["", table]
             for name, figure in factors.items():
@@ -103,7 +103,7 @@ class Constants:
                 "source": f"nine in ten of {count} published steps whose configuration family was "
                 "left out of the fit are within it, as a logarithm",
             }
-            lines.append(f"{stack} = {_inline(figure)}")
+            lines.append(f'"{stack}" = {_inline(figure)}')
         if len(self.unseen) >= 8:
             figure = {
                 "value": Decimal(f"{float(np.percentile(np.abs(self.unseen), 90)):.3f}"),
