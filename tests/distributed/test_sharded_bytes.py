@@ -212,7 +212,7 @@ def test_a_linear_layer_over_eight_ranks_costs_an_eighth():
 
 
 def test_a_head_that_is_gathered_by_hand_counts_once():
-    """As where a loss in parts calls it for each: FSDP2 shows other parameters while it is whole."""
+    """As where a loss in parts calls it for each: FSDP2 shows other parameters then."""
     with job(4, "phantom") as holder:
         with torch.device("trn"):
             body, head = nn.Linear(8, 8), nn.Linear(8, 4, bias=False)
