@@ -39,6 +39,12 @@ void forget_place(Signature& signature) {
   }
 }
 
+// A batch is an input once a module takes it, which for the next step's is after the end of a step,
+// and of a run that ends with the step never.
+StorageKind kind_in_step(StorageKind kind) {
+  return kind == StorageKind::input ? StorageKind::temporary : kind;
+}
+
 // A step as a Workload of its own, in which nothing tells which rank it is of.
 class Part {
  public:
@@ -85,7 +91,7 @@ class Part {
       version_[at] = use.version;
       const Storage& of = whole_.storages[at];
       const bool survives = of.died < 0 || of.died > step_.end;
-      part_.storages.push_back({of.bytes, 0, survives ? -1 : 0, of.kind});
+      part_.storages.push_back({of.bytes, 0, survives ? -1 : 0, kind_in_step(of.kind)});
     }
     return {storage_[at], use.version - version_[at]};
   }

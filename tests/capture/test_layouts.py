@@ -10,6 +10,8 @@ from collections.abc import Callable
 
 import pytest
 import torch
+from torch.ao.nn import quantized
+from torch.nn.functional import ScalingType, scaled_grouped_mm, scaled_mm
 
 F8 = torch.float8_e4m3fn
 warnings.filterwarnings("ignore", category=UserWarning, module="torch")
@@ -17,6 +19,11 @@ warnings.filterwarnings("ignore", category=UserWarning, module="torch")
 
 def values(*sizes: int) -> torch.Tensor:
     return torch.arange(1.0, 1 + torch.Size(sizes).numel()).reshape(sizes).to("trn")
+
+
+def dynamically_quantized() -> torch.nn.Module:
+    model = torch.nn.Sequential(torch.nn.Linear(8, 8))
+    return torch.ao.quantization.quantize_dynamic(model, {torch.nn.Linear})
 
 
 SPARSE, NESTED, QUANTIZED = "use dense ones", "use layout=torch.jagged", "dequantize()"
@@ -47,6 +54,8 @@ REFUSED: list[tuple[str, Callable[[], object]]] = [
         lambda: torch.quantize_per_tensor(torch.ones(3), 0.1, 0, torch.qint8).to("trn"),
     ),
     (QUANTIZED, lambda: torch.empty(2, 2, dtype=torch.qint8, device="trn")),
+    (QUANTIZED, lambda: quantized.Linear(8, 8)(values(2, 8))),
+    (QUANTIZED, lambda: dynamically_quantized().to("trn")(values(2, 8))),
 ]
 
 
@@ -57,8 +66,17 @@ def test_a_tensor_that_is_not_dense_is_refused_in_a_line(
     with pytest.raises(NotImplementedError) as raised:
         make()
     (line,) = str(raised.value).splitlines()
-    assert line.startswith("aten::") and " tensors are not supported on trn: " in line
+    assert (
+        line.startswith(("aten::", "quantized::")) and " tensors are not supported on trn: " in line
+    )
     assert way_out in line
+
+
+@pytest.mark.parametrize("module", [torch.nn.Embedding, torch.nn.EmbeddingBag])
+def test_sparse_gradients_are_refused_in_a_line(mode: str, module: type) -> None:
+    table = module(10, 4, sparse=True, device="trn")
+    with pytest.raises(NotImplementedError, match=r"^aten::\w+: sparse gradients .* sparse=True$"):
+        table(torch.tensor([[1, 2]], device="trn")).sum().backward()
 
 
 def test_jagged_tensors_run(mode: str) -> None:
@@ -145,6 +163,80 @@ def test_grouped_products_with_scales_run_in_phantom_mode(mode: str, rows: int) 
         return
     with pytest.raises(NotImplementedError, match="^aten::_scaled_grouped_mm has no CPU kernel"):
         product()
+
+
+@pytest.mark.parametrize("rows", [32, 1024])
+@pytest.mark.parametrize("dtype", [F8, torch.float8_e5m2])
+def test_newer_products_of_float8(mode: str, rows: int, dtype: torch.dtype) -> None:
+    a = torch.ones(rows, 32).to(F8).to("trn")
+    b = torch.ones(64, 32).to(dtype).to("trn").t()
+    row, tensor = ScalingType.RowWise, ScalingType.TensorWise
+    for left, right, recipe in [
+        (torch.full((rows, 1), 0.5), torch.ones(1, 64), row),
+        (torch.tensor(0.5), torch.tensor(1.0), tensor),
+    ]:
+        out = scaled_mm(a, b, left.to("trn"), recipe, right.to("trn"), recipe)
+        assert out.shape == (rows, 64) and out.dtype == torch.bfloat16
+        if mode == "compute":
+            assert out.cpu().eq(16).all()
+
+
+def newer_grouped(rows: int) -> torch.Tensor:
+    return scaled_grouped_mm(
+        torch.ones(rows, 16).to(F8).to("trn"),
+        torch.ones(2, 32, 16).to(F8).to("trn").transpose(-1, -2),
+        torch.ones(rows, device="trn"),
+        ScalingType.RowWise,
+        torch.ones(2, 32, device="trn"),
+        ScalingType.RowWise,
+        offs=torch.tensor([rows // 2, rows], dtype=torch.int32).to("trn"),
+    )
+
+
+@pytest.mark.parametrize("rows", [32, 1024])
+def test_newer_grouped_products_run_in_phantom_mode(mode: str, rows: int) -> None:
+    if mode == "phantom":
+        assert newer_grouped(rows).shape == (rows, 32)
+        return
+    with pytest.raises(NotImplementedError) as raised:
+        newer_grouped(rows)
+    assert str(raised.value) == (
+        "aten::_scaled_grouped_mm_v2 has no CPU kernel for these tensors, which compute mode "
+        "runs: use phantom mode"
+    )
+
+
+def test_newer_products_of_float4_are_refused(mode: str) -> None:
+    packed = torch.zeros(128, 64, dtype=torch.uint8).to("trn").view(torch.float4_e2m1fn_x2)
+    scales, tensor = torch.ones(128 * 8).to(F8).to("trn"), ScalingType.BlockWise1x16
+    with pytest.raises(NotImplementedError, match=r"_mm_v2: products of float4 are not supported"):
+        scaled_mm(packed, packed.t(), scales, tensor, scales, tensor)
+    experts = torch.stack([packed.view(torch.uint8)] * 2).view(packed.dtype).transpose(-1, -2)
+    offsets = torch.tensor([64, 128], dtype=torch.int32).to("trn")
+    with pytest.raises(NotImplementedError, match=r"_mm_v2: products of float4 are not supported"):
+        scaled_grouped_mm(packed, experts, scales, tensor, scales, tensor, offs=offsets)
+
+
+FORMS = [((32, 16), (4, 16, 8)), ((4, 32, 16), (16, 8)), ((32, 16), (16, 8))]
+
+
+@pytest.mark.parametrize(("left", "right"), [*FORMS, ((4, 32, 16), (4, 16, 8))])
+def test_forms_of_grouped_products(
+    mode: str, left: tuple[int, ...], right: tuple[int, ...]
+) -> None:
+    a = torch.ones(left, dtype=torch.bfloat16)
+    b = torch.ones(right, dtype=torch.bfloat16)
+    cut = {(2, 3): left[0], (3, 2): right[-1], (2, 2): left[-1]}.get((len(left), len(right)))
+    offsets = None if cut is None else torch.arange(1, 5, dtype=torch.int32) * (cut // 4)
+
+    def product(device: str) -> torch.Tensor:
+        offs = None if offsets is None else offsets.to(device)
+        return torch.nn.functional.grouped_mm(a.to(device), b.to(device), offs=offs)
+
+    got, expected = product("trn"), product("cpu")
+    assert got.shape == expected.shape
+    if mode == "compute":
+        torch.testing.assert_close(got.cpu(), expected)
 
 
 def saved(z: torch.Tensor) -> torch.Tensor:

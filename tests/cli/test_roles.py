@@ -206,3 +206,29 @@ def test_the_pipeline_example_runs_small():
     assert document["samples_per_s"] == pytest.approx(8 * 4 / document["step_time_s"])
     assert {"mesh_pp", "mesh_dp"} == set(document["exposed_by_group"])
     assert document["breakdown_s"]["bubble"] > 0 and document["fits"]
+
+
+# The targets of the next batch are on the device when a run that checks a rank ends, and its
+# criterion has not taken them yet.
+CRITERION = """
+    import os, torch
+    torch.distributed.init_process_group()
+    device = torch.device("trn", int(os.environ["LOCAL_RANK"]))
+    model = torch.nn.parallel.DistributedDataParallel(torch.nn.Linear(8, 4).to(device))
+    criterion = torch.nn.CrossEntropyLoss()
+    optimizer = torch.optim.SGD(model.parameters(), lr=0.1)
+    for step in range(5):
+        image, target = torch.randn(4, 8), torch.randint(0, 4, (4,))
+        image, target = image.to(device), target.to(device)
+        loss = criterion(model(image), target)
+        optimizer.zero_grad()
+        loss.backward()
+        optimizer.step()
+"""
+
+
+def test_ranks_with_a_criterion_on_the_device_do_the_same(tmp_path):
+    ran = trnsim("run", "--chips", 4, "--json", write(tmp_path, CRITERION), cwd=tmp_path)
+    assert ran.returncode == 0, ran.stderr
+    assert [role["ranks"] for role in json.loads(ran.stdout)["roles"]] == [4]
+    assert "messages it exchanges" not in ran.stderr

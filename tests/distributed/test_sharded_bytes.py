@@ -15,6 +15,7 @@ from held import alive, groups_of, last_step, markers, messages
 from jobs import job, records_of
 from parallel import LAYERS, LENGTH, OF_ALL, OF_LAYER, OF_NORMS, OF_ROOT, WIDTH, WORDS
 from torch import nn
+from torch.distributed.fsdp import fully_shard
 from torch.nn.parallel import DistributedDataParallel
 
 import trnsim
@@ -208,3 +209,25 @@ def test_a_linear_layer_over_eight_ranks_costs_an_eighth():
 
     assert flops(shared=False) == 2 * 256 * 1024 * 4096
     assert flops(shared=True) == flops(shared=False) / 8
+
+
+def test_a_head_that_is_gathered_by_hand_counts_once():
+    """As where a loss in parts calls it for each: FSDP2 shows other parameters then."""
+    with job(4, "phantom") as holder:
+        with torch.device("trn"):
+            body, head = nn.Linear(8, 8), nn.Linear(8, 4, bias=False)
+        fully_shard(body)
+        fully_shard(head)
+        optimizer = torch.optim.SGD([*body.parameters(), *head.parameters()], lr=0.1)
+        for _ in range(2):
+            hidden = body(torch.ones(2, 8, device="trn"))
+            head.unshard()
+            head(hidden).sum().backward()
+            optimizer.step()
+            optimizer.zero_grad()
+        del body, head, optimizer
+        gc.collect()
+    workload = holder.workload
+    assert workload.parameter_count == (8 * 8 + 8) + 8 * 4
+    held = alive(workload, markers(workload, "optimizer_begin")[-1])
+    assert held["parameter"] == 4 * ((8 * 8 + 8) + 8 * 4) / 4

@@ -200,7 +200,7 @@ class Hooks:
         if module not in self._seen_roots:
             self._seen_roots.add(module)
             self._whole_counts |= sharded.whole_counts(module.modules())
-            for parameter in module.parameters():
+            for parameter in sharded.kept_parameters(module):
                 self._add_parameter(parameter)
             for buffer in module.buffers():
                 sharded.set_storage_kind(buffer, "buffer")

@@ -72,6 +72,19 @@ def forget_meshes(device_index: int) -> None:
         end.backward()
 
 
+def kept_parameters(module: torch.nn.Module) -> Iterator[torch.nn.Parameter]:
+    """The parameters of a module: where FSDP2 has gathered one, the part that it keeps."""
+    kept = {}
+    for each in module.modules():
+        state = each._get_fsdp_state() if hasattr(each, "_get_fsdp_state") else None
+        for group in getattr(state, "_fsdp_param_groups", ()):
+            for parameter in group.fsdp_params:
+                if hasattr(parameter, "_unsharded_param"):
+                    kept[id(parameter._unsharded_param)] = parameter.sharded_param
+    for parameter in module.parameters():
+        yield kept.get(id(parameter), parameter)
+
+
 def whole_counts(modules: Iterable[torch.nn.Module]) -> dict[int, int]:
     """Elements on all ranks of the parameters that FSDP1 flattened and cut, by id.
 

@@ -26,7 +26,7 @@ _install.check_name(_name)
 _C = _install.load_extension()
 
 from . import _utils as _utils
-from . import amp, memory, properties, random, streams
+from . import amp, memory, properties, random, storages, streams
 from ._utils import Device, _get_device_index
 from .amp import get_amp_supported_dtype
 from .memory import (
@@ -150,6 +150,8 @@ def step(tokens: int | None = None) -> None:
     if _C.is_recording():
         _C.mark_step(-1 if tokens is None else int(tokens))
 
+
+globals().update(storages.storage_classes(_name))
 
 _install.choose_mode(_C)
 _C.install_fault_handler()

@@ -29,7 +29,7 @@ const Names& overwriting_ops() {
 // Indices, lengths and sizes that the CUDA kernels of these ops take from the host too.
 bool takes_host_tensors(const std::string& name) {
   static const char* const kPrefixes[] = {
-      "aten::index",    "aten::_index_put",    "aten::_unsafe_index", "aten::tensor_split",
+      "aten::index.",   "aten::_index_put",    "aten::_unsafe_index", "aten::tensor_split",
       "aten::_ctc_loss", "aten::_pad_packed",  "aten::_pack_padded",  "aten::histogram",
       "aten::_histogramdd", "aten::_foreach",  "aten::_fused_",       "aten::_cudnn_rnn",
       "aten::segment_reduce", "aten::repeat_interleave", "aten::_embedding_bag", "aten::_amp_",

@@ -74,6 +74,16 @@ class DefaultGeneratorScope {
 // Without a Meta kernel, the shapes that the CPU kernel gives for ones are taken, up to this size.
 constexpr int64_t kScratchBytes = int64_t(256) << 20;
 
+// A functional form that is made of the form with out= has that one's kernels.
+bool has_cpu_kernel(const c10::OperatorHandle& op) {
+  using Key = c10::DispatchKey;
+  if (!op.hasComputedKernelForDispatchKey(Key::CPU)) return false;
+  if (op.hasKernelForDispatchKey(Key::CPU)) return true;
+  if (!op.hasKernelForDispatchKey(Key::CompositeExplicitAutogradNonFunctional)) return true;
+  const auto out = c10::Dispatcher::singleton().findSchema({op.operator_name().name, "out"});
+  return !out || out->hasComputedKernelForDispatchKey(Key::CPU);
+}
+
 c10::Device device_of(const OpFacts& facts, const TensorArguments& tensors) {
   const at::Tensor* first = nullptr;
   for (const auto& argument : tensors) {
@@ -143,9 +153,9 @@ AtenKernel::AtenKernel(const c10::OperatorHandle& op)
       is_custom_(facts_.name.rfind("aten::", 0) != 0),
       keeps_found_inf_(facts_.name == "aten::_amp_foreach_non_finite_check_and_unscale_"),
       chooses_(facts_.name == "aten::topk") {
-  has_host_kernel_ = is_custom_ || special_.host != nullptr ||
-                     op.hasComputedKernelForDispatchKey(c10::DispatchKey::CPU);
-  is_scaled_product_ = facts_.name.rfind("aten::_scaled_mm", 0) == 0;
+  has_host_kernel_ = is_custom_ || special_.host != nullptr || has_cpu_kernel(op);
+  is_scaled_product_ = facts_.name.rfind("aten::_scaled_mm", 0) == 0 ||
+                       facts_.name.rfind("aten::_scaled_grouped_mm", 0) == 0;
   if (puts_by_index_ || facts_.name == "aten::index.Tensor" ||
       facts_.name == "aten::index.Tensor_out") {
     mask_position_ = 1;
@@ -154,6 +164,8 @@ AtenKernel::AtenKernel(const c10::OperatorHandle& op)
 
 // True when the op is done already.
 bool AtenKernel::prepare_indices(torch::jit::Stack& stack) const {
+  check_index_devices(stack, facts_.arguments.size());
+  if (puts_by_index_ && index_put_on_host(stack)) return true;
   if (puts_by_index_ && index_put_as_masked_fill(stack)) return true;
   expand_masks(stack, facts_.arguments.size(), size_t(mask_position_));
   return false;

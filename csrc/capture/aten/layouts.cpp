@@ -33,6 +33,14 @@ void refuse_op(const c10::OperatorHandle& op, c10::DispatchKeySet, torch::jit::S
   refuse(kLayout, name.overload_name.empty() ? name.name : name.name + "." + name.overload_name);
 }
 
+}  // namespace
+
+void refuse_quantized_op(const c10::OperatorHandle& op) {
+  refuse_op<Layout::quantized>(op, {}, nullptr);
+}
+
+namespace {
+
 // Of PrivateUse1 a fallback is enough, since nobody has kernels; torch's own for CUDA are replaced.
 template <Layout kLayout>
 void refuse_key(c10::DispatchKey of_trn, c10::DispatchKey of_cuda) {

@@ -7,6 +7,7 @@
 #pragma once
 
 #include <ATen/core/TensorBody.h>
+#include <ATen/core/dispatch/Dispatcher.h>
 
 #include <string>
 
@@ -14,6 +15,9 @@ namespace trnsim::capture {
 
 // Puts refusals in place of all ops of sparse, nested and quantized device tensors.
 void refuse_layouts();
+
+// Throws that quantized tensors are refused.
+void refuse_quantized_op(const c10::OperatorHandle& op);
 
 // Throws when a result of the op is such a tensor.
 void check_layout(const at::Tensor& result, const std::string& op);

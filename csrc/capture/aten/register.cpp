@@ -54,7 +54,8 @@ const std::unordered_set<std::string>& pinned() {
 const std::unordered_set<std::string>& bound_by_hand() {
   static const std::unordered_set<std::string> names{
       "aten::empty.memory_format", "aten::empty_strided", "aten::_copy_from",
-      "aten::_copy_from_and_resize", "aten::resize_", "aten::set_.source_Storage",
+      "aten::_copy_from_and_resize", "aten::resize_", "aten::_lazy_clone",
+      "aten::set_.source_Storage",
       "aten::set_.source_Storage_storage_offset", "aten::set_.source_Tensor", "aten::set_",
       "aten::view", "aten::as_strided", "aten::_reshape_alias", "aten::unfold",
       "aten::view_as_real", "aten::view_as_complex", "aten::is_set_to", "aten::equal",
@@ -101,6 +102,8 @@ void fallback(const c10::OperatorHandle& op, c10::DispatchKeySet keys, torch::ji
   static std::mutex mutex;
   static auto* const kernels = new std::unordered_map<std::string, std::unique_ptr<AtenKernel>>;
   AtenKernel* kernel = nullptr;
+  // Their weights are packed in objects, whose bytes and products no record would show.
+  if (op.operator_name().name.rfind("quantized::", 0) == 0) refuse_quantized_op(op);
   {
     const std::lock_guard lock(mutex);
     auto& slot = (*kernels)[full_name(op.operator_name())];
@@ -160,6 +163,7 @@ void serve_by_hand(torch::Library& m) {
   m.impl("_copy_from", TORCH_FN(copy_from));
   m.impl("_copy_from_and_resize", TORCH_FN(copy_from_and_resize));
   m.impl("resize_", TORCH_FN(resize_));
+  m.impl("_lazy_clone", TORCH_FN(lazy_clone));
   m.impl("set_.source_Storage", TORCH_FN(set_storage_));
   m.impl("set_.source_Storage_storage_offset", TORCH_FN(set_storage_offset_));
   m.impl("set_.source_Tensor", TORCH_FN(set_tensor_));

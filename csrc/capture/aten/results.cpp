@@ -135,8 +135,10 @@ void adopt_resized_arguments(const TensorArguments& tensors, const std::vector<a
 }
 
 bool covers_storage(const at::Tensor& tensor) {
+  const Block* const block = block_of(tensor);  // of which a storage may be a slice
+  const int64_t bytes = block ? block->bytes : int64_t(tensor.storage().nbytes());
   return tensor.is_non_overlapping_and_dense() && tensor.storage_offset() == 0 &&
-         int64_t(tensor.nbytes()) == int64_t(tensor.storage().nbytes());
+         int64_t(tensor.nbytes()) == bytes;
 }
 
 std::unique_ptr<CallPlan> plan_by_scratch(const c10::OperatorHandle& op, const OpFacts& facts,

@@ -17,13 +17,17 @@ namespace trnsim::capture {
 namespace {
 
 // torch's legacy serialization (pickle, and torch.save without zip) makes a tensor by from_blob on
-// the address of a whole storage. Rare, so a search is good enough.
-Block* block_at(const void* address) {
-  Block* found = nullptr;
+// the address of a whole storage, and a slice of a storage begins within it. Rare, so a search is
+// good enough.
+Block* block_at(const void* data) {
+  const auto address = reinterpret_cast<uint64_t>(data);
+  Block *found = nullptr, *ending = nullptr;
   for_each_live_block([&](Block& block) {
-    if (reinterpret_cast<const void*>(block.address) == address) found = &block;
+    const uint64_t end = block.address + uint64_t(block.bytes);
+    if (block.address == address || (block.address < address && address < end)) found = &block;
+    if (address == end) ending = &block;  // an empty slice
   });
-  return found;
+  return found ? found : ending;
 }
 
 }  // namespace
@@ -64,7 +68,13 @@ at::Tensor host_alias(const at::Tensor& tensor) {
   auto alias = at::detail::make_tensor_base<c10::TensorImpl>(
       c10::Storage(block->host), c10::DispatchKeySet(c10::DispatchKey::CPU), tensor.dtype());
   auto* const impl = alias.unsafeGetTensorImpl();
-  impl->set_sizes_and_strides(tensor.sizes(), tensor.strides(), tensor.storage_offset());
+  const auto data = reinterpret_cast<uint64_t>(tensor.storage().data());
+  const auto before = int64_t(data ? data - block->address : 0);  // a slice of a storage
+  TORCH_CHECK(before % int64_t(tensor.itemsize()) == 0, "a slice of a storage begins at its byte ",
+              before, ", between two elements of ", tensor.dtype(), ": begin it at a multiple of ",
+              tensor.itemsize());
+  impl->set_sizes_and_strides(tensor.sizes(), tensor.strides(),
+                              tensor.storage_offset() + before / int64_t(tensor.itemsize()));
   at::Tensor result(std::move(alias));
   if (tensor.is_conj()) result._set_conj(true);
   if (tensor.is_neg()) result._set_neg(true);

@@ -185,6 +185,34 @@ CostFunction plain(const std::string& a, const std::string& b) {
   };
 }
 
+// One product a group. Offsets say where in a shared axis each group ends; their values are no part
+// of a signature, so the axis is taken to be shared evenly, and all of it. FLOPs are then exact.
+Cost grouped(const Signature& signature, const Target& target) {
+  const TensorMeta& left = signature.inputs[size_t(input_index(signature, "self"))].meta;
+  const TensorMeta& right = signature.inputs[size_t(input_index(signature, "mat2"))].meta;
+  const size_t l = left.sizes.size(), r = right.sizes.size();
+  const int64_t m = left.sizes[l - 2], k = left.sizes[l - 1], n = right.sizes[r - 1];
+  GemmShape shape{l == 3 ? left.sizes[0] : r == 3 ? right.sizes[0] : 0, m, n, k, 0};
+  int128 products = int128(m) * n * k;
+  const auto share = [&](int64_t& axis) {
+    shape.batch = std::min(shape.batch, axis);  // the rest have nothing to do
+    axis = shape.batch == 0 ? 0 : ceil_div(axis, shape.batch);
+  };
+  if (l == 3 && r == 3) {
+    products *= shape.batch;
+  } else if (r == 3) {
+    share(shape.m);  // rows of an expert's tokens
+  } else if (l == 3) {
+    share(shape.n);
+  } else {  // gradients of weights: each group contracts its own part
+    shape.batch = signature.inputs[size_t(input_index(signature, "offs"))].meta.element_count();
+    share(shape.k);
+  }
+  Cost cost = gemm_cost(signature, target, shape, "self", "mat2", l - 1, r - 2);
+  cost.model_flops = cost.model_flops_causal = cost.executed_flops = 2 * products;
+  return cost;
+}
+
 CostFunction batched(const std::string& a, const std::string& b) {
   return [=](const Signature& signature, const Target& target) {
     const TensorMeta& left = signature.inputs[size_t(input_index(signature, a))].meta;
@@ -232,6 +260,11 @@ void register_matmul(Registry& registry) {
   add("aten::dot", plain("self", "tensor"));
   add("aten::vdot", plain("self", "other"));
   add("aten::_scaled_mm", plain("self", "mat2"));
+  add("aten::_scaled_mm_v2", plain("self", "mat2"));
+  add("aten::_int_mm", plain("self", "mat2"));
+  add("aten::_grouped_mm", grouped);
+  add("aten::_scaled_grouped_mm", grouped);
+  add("aten::_scaled_grouped_mm_v2", grouped);
   add("aten::bmm", batched("self", "mat2"));
   add("aten::baddbmm", batched("batch1", "batch2"));
   add("aten::linear", linear);

@@ -289,6 +289,100 @@ TEST(Matmul, of_a_dtype_without_a_rate_is_a_guess) {
   }
 }
 
+// One form each of aten::_grouped_mm: what it multiplies, and the same as products one by one.
+struct Grouped {
+  std::string self, mat2, offs, out;
+  int64_t groups, m, n, k;
+};
+const Grouped kGrouped[] = {
+    {"[4096,1024]", "[8,1024,256]", "[8]", "[4096,256]", 8, 512, 256, 1024},
+    {"[8,512,1024]", "[1024,2048]", "[8]", "[512,2048]", 8, 512, 256, 1024},
+    {"[512,8192]", "[8192,256]", "[8]", "[8,512,256]", 8, 512, 256, 1024},
+    {"[8,512,1024]", "[8,1024,256]", "", "[8,512,256]", 8, 512, 256, 1024},
+};
+
+std::string text_of(const Grouped& form, const std::string& op, const std::string& dtype,
+                    const std::string& scales) {
+  const std::string offs = form.offs.empty() ? "" : ", offs: int32" + form.offs;
+  return op + "(self: " + dtype + form.self + ", mat2: " + dtype + form.mat2 + scales + offs +
+         ") -> (out0: bfloat16" + form.out + ")";
+}
+
+TEST(GroupedMatmul, is_a_product_a_group) {
+  for (const Target& target : {one_core(), whole_chip(), make_target(hopper(), 1)}) {
+    const Cost batched = cost(
+        "aten::bmm(self: bfloat16[8,512,1024], mat2: bfloat16[8,1024,256]) "
+        "-> (out0: bfloat16[8,512,256])",
+        target);
+    for (const Grouped& form : kGrouped) {
+      const Cost made = cost(text_of(form, "aten::_grouped_mm", "bfloat16", ""), target);
+      EXPECT_EQ(made.rule_class, RuleClass::formula);
+      EXPECT_EQ(made.model_flops, int128(2) * 8 * 512 * 256 * 1024);  // by hand
+      EXPECT_EQ(made.executed_flops, made.model_flops);
+      EXPECT_EQ(made.tensor_cycles, batched.tensor_cycles) << form.self << form.mat2;
+      EXPECT_EQ(made.dtype, "bfloat16");
+      ASSERT_EQ(made.gemms.size(), 1u);
+      EXPECT_EQ(made.gemms[0].batch, 8);
+      EXPECT_EQ(made.gemms[0].m, 512);
+      EXPECT_EQ(made.gemms[0].n, 256);
+      EXPECT_EQ(made.gemms[0].k, 1024);
+    }
+  }
+}
+
+TEST(GroupedMatmul, counts_all_rows_where_they_do_not_divide) {
+  const auto flops = [](int64_t rows) {
+    const std::string n = std::to_string(rows);
+    return cost("aten::_grouped_mm(self: bfloat16[" + n +
+                    ",64], mat2: bfloat16[8,64,32], offs: "
+                    "int32[8]) -> (out0: bfloat16[" +
+                    n + ",32])",
+                one_core())
+        .executed_flops;
+  };
+  for (const int64_t rows : {0, 1, 5, 8, 4099}) EXPECT_EQ(flops(rows), 2 * rows * 64 * 32) << rows;
+}
+
+TEST(GroupedMatmul, of_float8_runs_at_its_rate) {
+  for (const std::string op : {"aten::_scaled_grouped_mm", "aten::_scaled_grouped_mm_v2"}) {
+    const auto made = [&](const Target& target) {
+      return cost(text_of(kGrouped[0], op, "float8_e4m3fn",
+                          ", scale_a: float32[4096], scale_b: "
+                          "float32[8,256]"),
+                  target);
+    };
+    EXPECT_EQ(made(one_core()).rule_class, RuleClass::formula);
+    EXPECT_EQ(made(one_core()).dtype, "float8_e4m3fn");
+    EXPECT_EQ(made(one_core()).executed_flops, int128(2) * 4096 * 1024 * 256);
+    const Cost half = cost(text_of(kGrouped[0], "aten::_grouped_mm", "bfloat16", ""), one_core());
+    EXPECT_EQ(2 * made(one_core()).tensor_cycles, half.tensor_cycles);
+  }
+}
+
+TEST(ScaledMatmul, has_the_same_cost_by_its_older_and_its_newer_op) {
+  for (const Target& target : {one_core(), make_target(hopper(), 1)}) {
+    const auto made = [&](const std::string& op) {
+      return cost(op + "(self: float8_e4m3fn[512,1024], mat2: float8_e4m3fn[1024,256]{1,1024}, "
+                       "scale_a: float32[], scale_b: float32[]) -> (out0: bfloat16[512,256])",
+                  target);
+    };
+    const Cost older = made("aten::_scaled_mm"), newer = made("aten::_scaled_mm_v2");
+    EXPECT_EQ(newer.rule_class, RuleClass::formula);
+    EXPECT_EQ(newer.executed_flops, int128(2) * 512 * 1024 * 256);
+    EXPECT_EQ(newer.tensor_cycles, older.tensor_cycles);
+    EXPECT_EQ(bytes_of(newer), bytes_of(older));
+  }
+}
+
+TEST(Matmul, of_int8_counts_its_products) {
+  const Cost made = cost(
+      "aten::_int_mm(self: int8[512,1024], mat2: int8[1024,256]) -> (out0: "
+      "int32[512,256])",
+      one_core());
+  EXPECT_EQ(made.rule_class, RuleClass::formula);
+  EXPECT_EQ(made.executed_flops, int128(2) * 512 * 1024 * 256);
+}
+
 TEST(Sort, on_a_gpu_passes_over_keys_and_indices_for_every_byte_of_a_key) {
   const Target target = make_target(hopper(), 1);
   const auto bytes = [&](const std::string& dtype) {

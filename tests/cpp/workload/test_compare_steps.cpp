@@ -68,6 +68,17 @@ TEST(CompareSteps, AnotherOpOrAMessageThatGoesElsewhereIsADifference) {
   EXPECT_NE(message[0].find("differs in call"), std::string::npos);
 }
 
+// A batch that is copied at the end of a step is taken by a module after it, or in a run that ends
+// with the step never.
+TEST(CompareSteps, ABatchThatNoModuleHasTakenYetIsNoDifference) {
+  Made input = make(0, 0), waiting = make(4, 0), parameter = make(4, 0);
+  input.workload.storages[0].kind = StorageKind::input;
+  waiting.workload.storages[0].kind = StorageKind::temporary;
+  parameter.workload.storages[0].kind = StorageKind::parameter;
+  EXPECT_TRUE(compare(input, waiting).empty());
+  EXPECT_FALSE(compare(input, parameter).empty());
+}
+
 TEST(CompareSteps, AnotherShapeOfGroupIsADifference) {
   Made other = make(4, 0);
   other.workload.groups[1].ranks = {4, {{1, 2}}, {}};

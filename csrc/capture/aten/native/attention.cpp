@@ -181,11 +181,15 @@ constexpr SpecialOp kOps[] = {
 int64_t choose_attention(const at::Tensor& query, const at::Tensor& key, const at::Tensor& value,
                          const std::optional<at::Tensor>&, double, bool, std::optional<double>,
                          bool) {
-  const bool fits = (query.dim() == 4 || query.dim() == 3) && key.dim() == query.dim() &&
-                    value.dim() == query.dim() && query.is_floating_point() &&
-                    query.layout() == at::kStrided && query.sym_numel() > 0 &&
-                    key.sym_numel() > 0 && query.sym_size(0) == key.sym_size(0) &&
-                    query.sym_size(0) == value.sym_size(0);  // symbols, while dynamo traces
+  // sdpa_kernel(SDPBackend.MATH) leaves none of the fused ones.
+  const at::Context& context = at::globalContext();
+  const bool is_wanted = context.userEnabledOverrideableSDP() || context.userEnabledFlashSDP() ||
+                         context.userEnabledMemEfficientSDP() || context.userEnabledCuDNNSDP();
+  const bool fits =
+      is_wanted && (query.dim() == 4 || query.dim() == 3) && key.dim() == query.dim() &&
+      value.dim() == query.dim() && query.is_floating_point() && query.layout() == at::kStrided &&
+      query.sym_numel() > 0 && key.sym_numel() > 0 && query.sym_size(0) == key.sym_size(0) &&
+      query.sym_size(0) == value.sym_size(0);  // symbols, while dynamo traces
   return int64_t(fits ? at::SDPBackend::overrideable : at::SDPBackend::math);
 }
 

@@ -1,5 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 // SPDX-FileCopyrightText: The trnsim authors
+#include <ATen/Context.h>
+#include <ATen/native/ResizeCommon.h>
 #include <ATen/native/TensorFactories.h>
 #include <c10/core/MemoryFormat.h>
 
@@ -37,6 +39,19 @@ std::vector<int64_t> strides_of(c10::IntArrayRef size, at::MemoryFormat format) 
   }
 }
 
+// What torch.use_deterministic_algorithms asks of memory that nothing was written to.
+bool fills_empty() {
+  return at::globalContext().deterministicAlgorithms() &&
+         at::globalContext().deterministicFillUninitializedMemory();
+}
+
+at::Tensor make_empty(c10::IntArrayRef size, c10::IntArrayRef stride,
+                      std::optional<at::ScalarType> dtype, c10::Device device) {
+  at::Tensor made = make_device_tensor(size, stride, c10::dtype_or_default(dtype), device);
+  if (fills_empty()) at::native::fill_empty_deterministic_(made);
+  return made;
+}
+
 }  // namespace
 
 at::Tensor empty_memory_format(c10::IntArrayRef size, std::optional<at::ScalarType> dtype,
@@ -48,8 +63,7 @@ at::Tensor empty_memory_format(c10::IntArrayRef size, std::optional<at::ScalarTy
   const auto format = memory_format.value_or(at::MemoryFormat::Contiguous);
   TORCH_CHECK(format != at::MemoryFormat::Preserve,
               "unsupported memory format of an empty tensor: Preserve");
-  return make_device_tensor(size, strides_of(size, format), c10::dtype_or_default(dtype),
-                            device_or_current(device));
+  return make_empty(size, strides_of(size, format), dtype, device_or_current(device));
 }
 
 at::Tensor empty_strided(c10::IntArrayRef size, c10::IntArrayRef stride,
@@ -57,7 +71,7 @@ at::Tensor empty_strided(c10::IntArrayRef size, c10::IntArrayRef stride,
                          std::optional<at::Device> device, std::optional<bool> pin_memory) {
   check_options(layout, pin_memory);
   at::native::check_size_nonnegative(size);
-  return make_device_tensor(size, stride, c10::dtype_or_default(dtype), device_or_current(device));
+  return make_empty(size, stride, dtype, device_or_current(device));
 }
 
 const at::Tensor& resize_(const at::Tensor& self, c10::IntArrayRef size,
@@ -69,9 +83,13 @@ const at::Tensor& resize_(const at::Tensor& self, c10::IntArrayRef size,
                                       ? self.suggest_memory_format() : format);
   if (self.sizes() == size && !memory_format) return self;
   plan.bytes = int64_t(at::detail::computeStorageNbytes(size, plan.strides, self.itemsize()));
+  const auto bytes_before = int64_t(self.storage().nbytes());
   resize_argument(self, plan);
+  if (fills_empty()) at::native::fill_resize_deterministic_(self, bytes_before);
   return self;
 }
+
+at::Tensor lazy_clone(const at::Tensor& self) { return self.clone(); }
 
 at::Tensor& set_storage_offset_(at::Tensor& self, at::Storage source, int64_t offset,
                                 c10::IntArrayRef size, c10::IntArrayRef stride) {

@@ -1,7 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 // SPDX-FileCopyrightText: The trnsim authors
-#include <ATen/core/Tensor.h>
 #include <ATen/core/IListRef.h>
+#include <ATen/core/Tensor.h>
+#include <ATen/ops/_index_put_impl.h>
 #include <ATen/ops/nonzero.h>
 
 #include "capture/aten/native/kernels.h"
@@ -16,6 +17,16 @@ bool is_mask(const c10::IValue& value) {
 }
 
 }  // namespace
+
+void check_index_devices(const torch::jit::Stack& stack, size_t count) {
+  const at::Device device = stack[stack.size() - count].toTensor().device();
+  for (const auto& item : stack[stack.size() - count + 1].toListRef()) {
+    if (!item.isTensor() || !item.toTensor().defined()) continue;
+    const at::Device at = item.toTensor().device();
+    TORCH_CHECK(at.is_cpu() || at == device, "indices should be either on ", at::kCPU,
+                " or on the same device as the indexed tensor (", device, ")");
+  }
+}
 
 void expand_masks(torch::jit::Stack& stack, size_t count, size_t position) {
   c10::IValue& argument = stack[stack.size() - count + position];
@@ -43,6 +54,23 @@ void expand_masks(torch::jit::Stack& stack, size_t count, size_t position) {
     for (int64_t i = 0; i < mask.dim(); ++i) indices.push_back(selected.select(1, i));
   }
   argument = std::move(indices);
+}
+
+bool index_put_on_host(torch::jit::Stack& stack) {
+  // (self!, indices, values, accumulate, unsafe) -> self!
+  const size_t base = stack.size() - 5;
+  at::Tensor self = stack[base].toTensor();
+  const at::Tensor values = stack[base + 2].toTensor();
+  TORCH_CHECK(values.device() == self.device() || values.dim() == 0,
+              "Expected all tensors to be on the same device, but found at least two devices, ",
+              self.device(), " and ", values.device(), "!");
+  if (!self.is_cpu()) return false;
+  at::_index_put_impl_(self,
+                       c10::impl::toTypedList<std::optional<at::Tensor>>(stack[base + 1].toList()),
+                       values.cpu(), stack[base + 3].toBool(), stack[base + 4].toBool());
+  stack.resize(base);
+  stack.emplace_back(std::move(self));
+  return true;
 }
 
 bool index_put_as_masked_fill(torch::jit::Stack& stack) {

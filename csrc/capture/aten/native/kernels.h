@@ -23,6 +23,7 @@ at::Tensor empty_strided(c10::IntArrayRef size, c10::IntArrayRef stride,
                          std::optional<at::Device> device, std::optional<bool> pin_memory);
 
 // Views and changes of storage: pure aliases, nothing is recorded.
+at::Tensor lazy_clone(const at::Tensor& self);  // copies at once
 const at::Tensor& resize_(const at::Tensor& self, c10::IntArrayRef size,
                           std::optional<at::MemoryFormat> memory_format);
 at::Tensor& set_storage_(at::Tensor& self, at::Storage source);
@@ -64,9 +65,15 @@ at::Tensor transformer_encoder_layer(const at::Tensor& src, int64_t embed_dim, i
 // Never: padded batches stay dense, since there are no nested tensors on the device.
 bool nested_tensor_from_mask_left_aligned(const at::Tensor& t, const at::Tensor& mask);
 
+// RuntimeError, in torch's words, where the op's `count` arguments begin with a tensor and indices
+// that are neither on the CPU nor on its device.
+void check_index_devices(const torch::jit::Stack& stack, size_t count);
 // Advanced indexing with masks: turns masks among the indices at `position` of the op's `count`
 // arguments into index tensors, as the CUDA kernels do: a nonzero and a read by the host.
 void expand_masks(torch::jit::Stack& stack, size_t count, size_t position);
+// Values have self's device, or are a number from another one, which goes to a self on the CPU:
+// true when that was done. RuntimeError, in torch's words, otherwise.
+bool index_put_on_host(torch::jit::Stack& stack);
 // self[mask] = number is a masked_fill_ without that read; true when it was done.
 bool index_put_as_masked_fill(torch::jit::Stack& stack);
 
