@@ -917,6 +917,9 @@ class CollectiveRun:
     def bytes(self) -> int:
         ...
     @property
+    def engine(self) -> str:
+        ...
+    @property
     def high_ps(self) -> int:
         ...
     @property

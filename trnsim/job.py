@@ -4,6 +4,9 @@
 
 from __future__ import annotations
 
+import operator
+import os
+import sys
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
@@ -61,6 +64,36 @@ class Job:
 
 
 LARGEST_COUNT = 2**31 - 1
+_FROM_1 = ("chips", "ranks", "ranks_per_chip")
+
+
+def texts_of(error: type[TrnSimError], name: str, given: Iterable[str]) -> list[str]:
+    """The texts that an argument lists; raises `error` for one text alone, and for what is none."""
+    if isinstance(given, (str, bytes)) or not isinstance(given, Iterable):
+        raise error(f"{name} {given!r} is not a list of texts: write {name}=[...]")
+    texts = list(given)
+    for text in texts:
+        if not isinstance(text, str):
+            raise error(f"{name} has {text!r}, which is not a text: write it in quotes")
+    return texts
+
+
+def whole_numbers_of(
+    error: type[TrnSimError], name: str, given: Iterable[int], least: int, most: int
+) -> list[int]:
+    """The whole numbers that an argument lists, each from `least` to `most`; raises `error`."""
+    if isinstance(given, (str, bytes)) or not isinstance(given, Iterable):
+        raise error(f"{name} {given!r} is not a list of whole numbers: write {name}=[...]")
+    return [whole_number_of(error, f"{name} has", number, least, most) for number in given]
+
+
+def whole_number_of(error: type[TrnSimError], what: str, number: int, least: int, most: int) -> int:
+    """The number; raises `error` where it is not a whole one from `least` to `most`."""
+    if not hasattr(number, "__index__") or isinstance(number, bool):
+        raise error(f"{what} {number!r}, which is not a whole number: use one")
+    if not least <= operator.index(number) <= most:
+        raise error(f"{what} {number}: use {least} to {most}")
+    return operator.index(number)
 
 
 def check_asked(error: type[TrnSimError] = WorkloadError, **counts: int | None) -> None:
@@ -71,7 +104,8 @@ def check_asked(error: type[TrnSimError] = WorkloadError, **counts: int | None) 
         if not hasattr(count, "__index__") or isinstance(count, bool):
             raise error(f"{name} {count!r} is not a whole number: use one")
         if count < 0:
-            raise error(f"{name} {count} is negative: use 0 or more")
+            least = "at least 1" if name in _FROM_1 else "0 or more"
+            raise error(f"{name} {count} is negative: use {least}")
         most = 2**62 if name in ("tokens_per_step", "samples_per_step") else LARGEST_COUNT
         if count > most:
             raise error(f"{name} {count} is too large: use at most {most}")
@@ -82,6 +116,12 @@ def is_step_mode(collectives: str | None) -> bool:
     if collectives not in (None, "fluid", "step"):
         raise LowerError(f"there are no collectives '{collectives}': use fluid or step")
     return collectives == "step"
+
+
+def tell_device(engine: str) -> None:
+    """Says on stderr that TRNSIM_DEVICE=cuda was set where another engine simulated."""
+    if os.environ.get("TRNSIM_DEVICE") == "cuda" and "cuda" not in engine.split(" (")[0]:
+        print(f"trnsim: TRNSIM_DEVICE=cuda, but this ran on {engine}", file=sys.stderr)
 
 
 def make_job(
@@ -113,7 +153,7 @@ def make_job(
     assignments = (
         tuple(f"{key}={value}" for key, value in overrides.items())
         if isinstance(overrides, Mapping)
-        else tuple(overrides)
+        else tuple(texts_of(MachineError, "overrides", overrides))
     )
     if isinstance(machine, _core.Machine):
         machine = machines.apply(machine, assignments)

@@ -19,6 +19,7 @@ void bind_collective(py::module_& module) {
       .def_readonly("uncontended_ps", &CollectiveRun::uncontended_ps)
       .def_readonly("low_ps", &CollectiveRun::low_ps)
       .def_readonly("high_ps", &CollectiveRun::high_ps)
+      .def_readonly("engine", &CollectiveRun::engine)
       .def_property_readonly("reliefs", [](const CollectiveRun& run) {
         std::vector<std::pair<std::string, int64_t>> reliefs;
         for (const project::Relief& at : run.reliefs) reliefs.emplace_back(at.text, at.time_ps);

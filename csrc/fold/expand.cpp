@@ -28,8 +28,8 @@ std::array<int64_t, 4> coordinates(int32_t chip, const Geometry& geometry) {
 Shape shape_of(const lower::PhaseTemplate& phase, int64_t root) {
   const bool is_rooted =
       phase.pattern == Pattern::one_to_all || phase.pattern == Pattern::all_to_one;
-  return {phase.pattern,  phase.scope,          phase.axis, phase.axes_mask,
-          phase.distance, is_rooted ? root : 0, phase.parts};
+  return {phase.pattern,        phase.scope, phase.axis,         phase.axes_mask,   phase.distance,
+          is_rooted ? root : 0, phase.parts, phase.in_pod_sends, phase.fabric_sends};
 }
 
 TierRates rates_of(const machine::Topology& topology) {
@@ -258,7 +258,7 @@ Footprint Tracer::trace(const Shape& shape, const std::vector<int32_t>& members)
     default:
       for (const Chips& joined : split(shape.scope)) trace_joined(shape, joined);
   }
-  return finish();
+  return finish(shape);
 }
 
 // Patterns among the members that a scope joins.
@@ -295,13 +295,15 @@ void Tracer::trace_joined(const Shape& shape, const Chips& chips) {
   }
 }
 
-Footprint Tracer::finish() {
+Footprint Tracer::finish(const Shape& shape) {
   Footprint footprint;
   footprint.hops = std::exchange(hops_, 0);
   footprint.loads.reserve(size_t(std::exchange(counted_size_, 0)));
   counted_.take([&](int32_t link) {
-    const int64_t sends = std::exchange(counts_[size_t(link)], 0);
-    int64_t& most = footprint.most_sends[size_t(geometry_.topology.tier(link))];
+    const machine::Tier tier = geometry_.topology.tier(link);
+    const int64_t sends = std::exchange(counts_[size_t(link)], 0) *
+                          (machine::is_of_fabric(tier) ? shape.fabric_sends : shape.in_pod_sends);
+    int64_t& most = footprint.most_sends[size_t(tier)];
     most = std::max(most, sends);
     footprint.loads.push_back({link, sends});
   });

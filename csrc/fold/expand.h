@@ -3,7 +3,8 @@
 //
 // From a phase of a call template to its variable: who sends to whom, over which links.
 //
-// Every send of a phase carries the same `bytes` (an uneven one so many times), so a link's load is
+// Every send of a phase carries the same `bytes` (an uneven one so many times, on a link of a pod
+// or of the fabric as often as the phase says), so a link's load is
 // a count of sends. A footprint is these counts: phases of one shape share it, whatever their bytes
 // and the rates of links. The link with the largest count/rate is critical (ties: the smallest
 // count; rates without faults, one for each tier). Its weight is 2^16, and progress is bytes on it;
@@ -37,6 +38,7 @@ struct Shape {
   int64_t distance = 0;
   int64_t root = 0;  // index in members, for one_to_all and all_to_one
   std::vector<int64_t> parts = {};
+  int64_t in_pod_sends = 1, fabric_sends = 1;
   auto operator<=>(const Shape&) const = default;
 };
 Shape shape_of(const lower::PhaseTemplate& phase, int64_t root);
@@ -92,7 +94,7 @@ class Tracer {
   void trace_rails(const std::vector<int64_t>& parts);
   void count_neighbour(int32_t link);
   void trace_spread(uint8_t axes_mask);
-  Footprint finish();
+  Footprint finish(const Shape& shape);
 
   const Geometry& geometry_;
   std::vector<int32_t> members_;  // looked at

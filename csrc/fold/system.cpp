@@ -164,11 +164,24 @@ void check_rank(const System& system, int64_t rank) {
             "ranks go from 0 to " + std::to_string(system.ranks.size() - 1));
 }
 
+void check_count(const System& system, size_t rank) {
+  const int64_t count = system.ranks[rank].count;
+  TRN_CHECK(count == 1, simulate,
+            "rank " + std::to_string(rank) + " of a folded System stands for " +
+                std::to_string(count) + " ranks of the job, and a change would be of them all",
+            "change one that is not folded (trnsim.project with fold=False, trnsim.fold.place)");
+}
+
 }  // namespace
+
+void check_unfolded(const System& system) {
+  for (size_t rank = 0; rank < system.ranks.size(); ++rank) check_count(system, rank);
+}
 
 std::shared_ptr<System> with_rank(const System& system, int64_t rank, int32_t factor,
                                   int64_t start_ps) {
   check_rank(system, rank);
+  check_count(system, size_t(rank));
   auto result = std::make_shared<System>(system);
   result->ranks[size_t(rank)].factor = factor;
   result->ranks[size_t(rank)].start_ps = start_ps;
@@ -178,6 +191,7 @@ std::shared_ptr<System> with_rank(const System& system, int64_t rank, int32_t fa
 std::shared_ptr<System> with_factor_changes(const System& system, int64_t rank,
                                             const std::vector<FactorChange>& changes) {
   check_rank(system, rank);
+  check_count(system, size_t(rank));
   auto result = std::make_shared<System>(system);
   result->ranks[size_t(rank)].changes = changes;
   check_changes(result->ranks[size_t(rank)]);
@@ -189,6 +203,7 @@ std::shared_ptr<System> with_link_changes(const System& system, int64_t link,
   TRN_CHECK(in_range(link, system.links.size()), simulate,
             "there is no link " + std::to_string(link),
             "links go from 0 to " + std::to_string(system.links.size() - 1));
+  check_unfolded(system);
   auto result = std::make_shared<System>(system);
   result->links[size_t(link)].changes = changes;
   check_link(result->links[size_t(link)]);

@@ -125,6 +125,11 @@ System make_system(std::shared_ptr<const lower::Program> program, const machine:
 // its rate in mid-run.
 void mark_private(System& system);
 
+// What one chip or link is changed to in a folded System would hold for all that it stands for: the
+// three below, and simulate/jitter.h, throw SimulateError for a rank that stands for several, and
+// for a link or for all chips where any rank does.
+void check_unfolded(const System& system);
+
 // A copy in which one rank computes at another factor or starts later.
 std::shared_ptr<System> with_rank(const System& system, int64_t rank, int32_t factor,
                                   int64_t start_ps);

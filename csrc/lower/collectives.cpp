@@ -47,6 +47,28 @@ void set_latency(PhaseTemplate& phase, int64_t step_ps, int64_t between_pods,
   phase.fixed_ps += between_pods * std::max<int64_t>(0, machine.fabric.step_ps - step_ps);
 }
 
+bool has_whole_nic(const GroupShape& shape, const Machine& machine) {
+  return shape.pods > 1 && machine.scale_up != machine::ScaleUp::torus;
+}
+
+void leave_nic_whole(PhaseTemplate& phase, const Machine& machine) {
+  constexpr int64_t kMostSends = 128;
+  const Rational efficiency = machine.chip.collectives.link_efficiency;
+  int128 least = 0;  // |in_pod / fabric - 1 / efficiency|, times what does not change but fabric
+  for (int64_t fabric = 1; fabric <= kMostSends; ++fabric) {
+    const int128 wanted = int128(fabric) * efficiency.denominator;
+    const int128 in_pod = (2 * wanted + efficiency.numerator) / (2 * efficiency.numerator);
+    const int128 off = in_pod * efficiency.numerator - wanted;
+    const int128 error = off < 0 ? -off : off;
+    if (fabric > 1 && error * phase.fabric_sends >= least * fabric) continue;
+    least = error;
+    phase.in_pod_sends = int64_t(in_pod);
+    phase.fabric_sends = fabric;
+    if (error == 0) break;
+  }
+  phase.bytes = ceil_div(phase.bytes, phase.fabric_sends);
+}
+
 int64_t direct_step_ps(const machine::Collectives& library) {
   return library.mesh_step_ps > 0 ? library.mesh_step_ps : library.ring_step_ps;
 }
@@ -54,7 +76,9 @@ int64_t direct_step_ps(const machine::Collectives& library) {
 Phases ring(CallKind kind, int64_t bytes, const GroupShape& shape, const Machine& machine,
             Scope scope, bool by_ll) {
   const machine::Collectives& library = machine.chip.collectives;
-  const Rational efficiency = library.link_efficiency * (by_ll ? library.ll_efficiency : kWhole);
+  const bool whole_nic = scope == Scope::group && has_whole_nic(shape, machine);
+  const Rational efficiency =
+      (whole_nic ? kWhole : library.link_efficiency) * (by_ll ? library.ll_efficiency : kWhole);
   const int64_t ways = machine.scale_up == machine::ScaleUp::torus ? 2 : 1;
   PhaseTemplate phase;
   phase.pattern = ways == 2 ? Pattern::ring_both : Pattern::ring;
@@ -62,6 +86,7 @@ Phases ring(CallKind kind, int64_t bytes, const GroupShape& shape, const Machine
   phase.bytes = is_rooted(kind)
                     ? share(bytes, 1, ways, efficiency)
                     : share(bytes, shape.members - 1, int128(ways) * shape.members, efficiency);
+  if (whole_nic) leave_nic_whole(phase, machine);
   phase.steps = shape.members - 1;
   // What a member sends goes round all hops of the ring but one.
   set_latency(phase, by_ll ? library.ll_ring_step_ps : library.ring_step_ps,
@@ -91,13 +116,18 @@ Rational rate_in_pod(const PhaseTemplate& phase, const Machine& machine) {
   return slowest;
 }
 
-Rational rate_of(const PhaseTemplate& phase, const Machine& machine, const GroupShape& shape) {
-  const Rational nic = machine.fabric.nic_Bps;
-  if (phase.scope == Scope::across) return nic;
-  const Rational inside = rate_in_pod(phase, machine);
+// On the slower of the pod's links and the NIC, as far as the phase uses them.
+int64_t sends_ps(const PhaseTemplate& phase, int128 sends, const Machine& machine,
+                 const GroupShape& shape) {
+  int64_t in_pod_ps = 0, fabric_ps = 0;
   const bool stays = phase.pattern == Pattern::axis_ring || phase.pattern == Pattern::axes_spread ||
                      phase.scope == Scope::pod || shape.pods == 1;
-  return stays || inside < nic ? inside : nic;
+  const Rational inside = rate_in_pod(phase, machine), nic = machine.fabric.nic_Bps;
+  if (phase.scope != Scope::across && !inside.is_zero())
+    in_pod_ps = duration_ps(sends * phase.bytes * phase.in_pod_sends, inside);
+  if ((phase.scope == Scope::across || !stays) && !nic.is_zero())
+    fabric_ps = duration_ps(sends * phase.bytes * phase.fabric_sends, nic);
+  return std::max(in_pod_ps, fabric_ps);
 }
 
 // Sends of the phase that share its busiest link.
@@ -134,11 +164,9 @@ int64_t phases_ps(const Phases& phases, const Machine& machine, const GroupShape
       total_ps += rails_ps(phase, machine);
       continue;
     }
-    const Rational rate = rate_of(phase, machine, shape);
-    if (phase.bytes > 0 && !rate.is_zero()) {
-      const bool is_on_switch = machine.scale_up == machine::ScaleUp::one_switch;
-      total_ps += duration_ps(phase.bytes * sends_of(phase, shape, is_on_switch), rate);
-    }
+    if (phase.bytes == 0) continue;
+    const bool is_on_switch = machine.scale_up == machine::ScaleUp::one_switch;
+    total_ps += sends_ps(phase, sends_of(phase, shape, is_on_switch), machine, shape);
   }
   return total_ps;
 }

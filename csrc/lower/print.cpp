@@ -73,8 +73,12 @@ std::string print_call(const CallTemplate& call) {
                      " by " + call.algorithm;
   for (const PhaseTemplate& phase : call.phases) {
     line += std::string("; ") + pattern_name(phase.pattern) + " " + std::to_string(phase.bytes) +
-            " B, " + std::to_string(phase.steps) + " steps of " + std::to_string(phase.step_ps) +
-            " ps";
+            " B, ";
+    if (phase.in_pod_sends != phase.fabric_sends) {
+      line += std::to_string(phase.in_pod_sends) + " times in a pod and " +
+              std::to_string(phase.fabric_sends) + " times between pods, ";
+    }
+    line += std::to_string(phase.steps) + " steps of " + std::to_string(phase.step_ps) + " ps";
     if (phase.fixed_ps) line += " and " + std::to_string(phase.fixed_ps) + " ps";
   }
   return line;

@@ -50,7 +50,7 @@ void check_program(const Program& program) {
               "a call is on group " + std::to_string(call.group) + ", which is not there");
     for (const PhaseTemplate& phase : call.phases) {
       TRN_CHECK(phase.bytes >= 0 && phase.steps >= 0 && phase.step_ps >= 0 && phase.hop_ps >= 0 &&
-                    phase.fixed_ps >= 0,
+                    phase.fixed_ps >= 0 && phase.in_pod_sends > 0 && phase.fabric_sends > 0,
                 lower, "a phase of " + call.algorithm + " has a negative size or latency");
     }
   }

@@ -137,6 +137,9 @@ struct PhaseTemplate {
   int64_t step_ps = 0, hop_ps = 0;
   int64_t fixed_ps = 0;  // work beside the links (copies inside a chip), added to the latency
   std::vector<int64_t> parts = {};  // uneven, rails
+  // A send counts as so many on links of a pod, and as so many on the fabric's, where a library has
+  // a share of the former's rate and the NIC is whole.
+  int64_t in_pod_sends = 1, fabric_sends = 1;
   bool operator==(const PhaseTemplate&) const = default;
 };
 

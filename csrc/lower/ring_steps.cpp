@@ -253,6 +253,8 @@ class InSteps {
     sent.bytes = message.bytes;
     sent.steps = 1;
     sent.step_ps = phase.step_ps;
+    sent.in_pod_sends = phase.in_pod_sends;
+    sent.fabric_sends = phase.fabric_sends;
     if (is_first) {
       sent.hop_ps = phase.hop_ps;
       sent.fixed_ps = phase.fixed_ps;

@@ -57,6 +57,8 @@ enum class Tier : int8_t {
 };
 inline constexpr size_t kTiers = 12;
 const char* tier_name(Tier tier);  // "x", "switch up", "leaf down"
+// A NIC's or between switches: not inside a pod.
+constexpr bool is_of_fabric(Tier tier) { return tier >= Tier::nic_up; }
 
 struct Link {
   int32_t from_node = 0, to_node = 0;

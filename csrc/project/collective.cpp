@@ -55,21 +55,36 @@ class CallsOnly {
   std::shared_ptr<lower::Program> program_ = std::make_shared<lower::Program>();
 };
 
+// Of one send of the phase, on a link of the tier: of an uneven one the largest.
+int128 bytes_of_one(const lower::PhaseTemplate& phase, machine::Tier tier) {
+  const bool is_of_fabric = machine::is_of_fabric(tier);
+  int128 bytes = int128(phase.bytes) * (is_of_fabric ? phase.fabric_sends : phase.in_pod_sends);
+  if (phase.pattern == lower::Pattern::rails) return bytes * phase.parts[is_of_fabric ? 1 : 0];
+  if (phase.parts.empty()) return bytes;
+  return bytes * *std::max_element(phase.parts.begin(), phase.parts.end());
+}
+
+// Of all links, the longest that one send takes there, or as much as comes over it.
+int64_t one_send_ps(const fold::System& system, const fold::Variable& variable,
+                    const lower::PhaseTemplate& phase) {
+  int64_t longest_ps = 0;
+  for (const fold::LinkUse& use : variable.uses) {
+    const fold::LinkInfo& link = system.links[size_t(use.link)];
+    const int128 on_link = int128(variable.bytes) * use.weight / fold::kWeightOne;
+    const int128 bytes = std::min(bytes_of_one(phase, machine::Tier(link.axis)), on_link);
+    longest_ps = std::max(longest_ps, duration_ps(bytes, {link.rate, kRateUnitsPerBps}));
+  }
+  return longest_ps;
+}
+
 int64_t uncontended_ps(const fold::System& system, const lower::CallTemplate& call,
-                       const std::vector<int32_t>& variables) {
+                       const std::vector<int32_t>& variables, bool with_hops = true) {
   int64_t total_ps = 0;
-  for (size_t phase = 0; phase < variables.size(); ++phase) {
-    const fold::Variable& variable = system.variables[size_t(variables[phase])];
-    total_ps += variable.latency_ps;
-    if (variable.bytes == 0) continue;
-    int64_t slowest = INT64_MAX;
-    for (const fold::LinkUse& use : variable.uses) {
-      slowest = std::min(slowest, system.links[size_t(use.link)].rate);
-    }
-    const auto& at = call.phases[phase];
-    const auto largest = std::max_element(at.parts.begin(), at.parts.end());
-    total_ps += duration_ps(largest == at.parts.end() ? at.bytes : at.bytes * *largest,
-                            {slowest, kRateUnitsPerBps});
+  for (size_t i = 0; i < variables.size(); ++i) {
+    const fold::Variable& variable = system.variables[size_t(variables[i])];
+    const lower::PhaseTemplate& phase = call.phases[i];
+    total_ps += with_hops ? variable.latency_ps : phase.steps * phase.step_ps + phase.fixed_ps;
+    if (variable.bytes > 0) total_ps += one_send_ps(system, variable, phase);
   }
   return total_ps;
 }
@@ -80,6 +95,7 @@ std::vector<CollectiveRun> runs_of(const lower::Program& program,
   std::vector<CollectiveRun> runs;
   for (const lower::CallTemplate& call : program.calls) {
     runs.push_back({call.bytes, call.algorithm});
+    runs.back().engine = timeline.engine;
   }
   const fold::System& system = *timeline.system;
   for (const simulate::CallSpan& span : timeline.calls) {
@@ -153,9 +169,12 @@ class Runner {
       const lower::CallTemplate& call = program->calls[0];
       CollectiveRun& run = runs.emplace_back(CollectiveRun{bytes, call.algorithm});
       auto system = folded(job);
+      int64_t without_hops_ps = 0;
       for (const auto& of_call : system->plan) {
-        run.uncontended_ps =
-            std::max(run.uncontended_ps, uncontended_ps(*system, call, of_call[0]));
+        const int64_t alone_ps = uncontended_ps(*system, call, of_call[0]);
+        run.uncontended_ps = std::max(run.uncontended_ps, alone_ps);
+        without_hops_ps =
+            std::max(without_hops_ps, uncontended_ps(*system, call, of_call[0], false));
       }
       const auto stepped =
           std::make_shared<const lower::Program>(lower::in_steps(*program, machine, placement_));
@@ -164,8 +183,12 @@ class Runner {
         job.roles[0].program = stepped;
         system = fold::make_cohorts(job).system;
       }
-      run.time_ps = simulate::simulate_step(system, {}).makespan_ps;
-      run.uncontended_ps = std::min(run.uncontended_ps, run.time_ps);  // hops that nobody waits for
+      const auto timeline = simulate::simulate_step(system, {});
+      run.time_ps = timeline.makespan_ps;
+      run.engine = timeline.engine;
+      // Nobody waits for hops that only others take, nor, in each phase, for those at a slow link.
+      if (!request_.faults.empty()) without_hops_ps = 0;
+      run.uncontended_ps = std::max(without_hops_ps, std::min(run.uncontended_ps, run.time_ps));
       if (progress_) ++progress_->done;
     }
     return runs;

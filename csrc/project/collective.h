@@ -25,11 +25,13 @@ struct CollectiveRun {
   std::string algorithm;
   bool in_steps = false;  // simulated as messages, as lower/ring_steps.h says
   int64_t time_ps = 0;
-  // The same latencies, and every transfer as if it had its links for itself: the slowest link of
-  // each phase at the bytes of one send. What is between the two is lost to contention.
+  // The same latencies, and every transfer as if it had its links for itself: of each phase's links
+  // the one that takes longest for the bytes that one send has there. What is between the two is
+  // lost to contention.
   int64_t uncontended_ps = 0;
-  int64_t low_ps = 0, high_ps = 0;  // by the confidence of the inputs, as of a step
-  std::vector<Relief> reliefs;      // the same for all sizes; one that leaves the time is no limit
+  int64_t low_ps = 0, high_ps = 0;   // by the confidence of the inputs, as of a step
+  std::string engine = {};           // that simulated it, as simulate/timeline.h says
+  std::vector<Relief> reliefs = {};  // the same for all sizes; one that leaves the time is no limit
 };
 
 // "all_reduce", and the short names of nccom-test ("allr"); "sendrecv", in which every rank sends

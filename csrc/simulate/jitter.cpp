@@ -20,6 +20,7 @@ int32_t chip_factor(uint64_t seed, int32_t chip, lower::TaskKind kind, int32_t s
 
 std::shared_ptr<fold::System> with_jitter(const fold::System& system, uint64_t seed,
                                           int32_t spread) {
+  fold::check_unfolded(system);
   auto result = std::make_shared<fold::System>(system);
   for (fold::Rank& rank : result->ranks) {
     const int32_t times = chip_factor(seed, rank.chip, lower::TaskKind::compute, spread);

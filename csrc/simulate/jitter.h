@@ -16,7 +16,8 @@ namespace trnsim::simulate {
 int32_t chip_factor(uint64_t seed, int32_t chip, lower::TaskKind kind, int32_t spread);
 
 // A copy in which every rank's factor, and what it changes to in mid-run, is times its chip's for
-// TaskKind::compute. Throws SimulateError where a factor leaves 31 bits, and for spread below 0.
+// TaskKind::compute. Throws SimulateError where a factor leaves 31 bits, for spread below 0, and
+// for a folded System, in which one draw would be that of many chips.
 std::shared_ptr<fold::System> with_jitter(const fold::System& system, uint64_t seed,
                                           int32_t spread);
 

@@ -203,6 +203,9 @@ def test_what_did_not_matter_is_said():
         (["all_reduce", "--ranks", 17], "17"),
         (["all_reduce", "--ranks", 16, "-b", "1Q"], "'1Q' is no size"),
         (["all_reduce", "--ranks", 16, "-b", "0"], "'0' is no size"),
+        (["all_reduce", "--ranks", 16, "-b", "1000000T"], "to less than 8192T (8 PiB)"),
+        (["all_reduce", "--ranks", -1], "ranks -1 is negative: use at least 1"),
+        (["all_to_all", "--ranks", 4, "--routing", "/dev/null"], "over 0 ranks does not fit 4"),
         (["all_reduce", "--ranks", 16, "-b", "2M", "-e", "1M"], "-b 2M is more than -e 1M"),
         (["all_reduce", "--ranks", 16, "--algorithm", "nvls"], "use one of mesh, rdh, kanga"),
         (["all_reduce", "--ranks", 16, "--routing", "zipf:1"], "has no uneven routing"),
@@ -221,6 +224,26 @@ def test_a_wrong_request_is_one_line(arguments, said):
     assert done.stdout == ""
     assert done.stderr.startswith("trnsim: ") and done.stderr.count("\n") == 1, done.stderr
     assert said in done.stderr
+
+
+def test_a_device_that_is_not_there_is_told():
+    ran = python(
+        """
+        from trnsim import _core
+        from trnsim.job import make_job
+        job = make_job("trn2", ranks=4)
+        asked = "all_reduce", [1 << 20], job.machine, job.placement, "", [], [], False, False
+        print(_core.run_collective(*asked, _core.ProjectProgress())[0].engine)
+        """,
+        TRNSIM_DEVICE="cuda",
+    )
+    engine = ran.stdout.strip()
+    assert engine.startswith("bulk "), ran.stderr
+    said = f"trnsim: TRNSIM_DEVICE=cuda, but this ran on {engine}\n"
+    done = trnsim("collective", "all_reduce", "--ranks", 4, "-b", "1M", TRNSIM_DEVICE="cuda")
+    assert done.stderr == ("" if engine.startswith("bulk cuda") else said)
+    plain = trnsim("collective", "all_reduce", "--ranks", 4, "-b", "1M")
+    assert (plain.stderr, plain.stdout) == ("", done.stdout)
 
 
 def test_python_returns_an_object():

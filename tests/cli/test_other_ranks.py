@@ -37,6 +37,13 @@ def log(folder, rank):
     return (folder / "out" / "logs" / f"rank{rank}.log").read_text()
 
 
+def test_without_other_ranks_there_are_no_logs(tmp_path):
+    ran = run(tmp_path, "dist.all_reduce(x)", "--machine", "trn2", "--check-ranks", 0, chips=16)
+    assert (ran.returncode, "Traceback" in ran.stderr) == (0, False), ran.stderr
+    assert (tmp_path / "out" / "projection.json").exists()
+    assert not (tmp_path / "out" / "logs").exists()
+
+
 @pytest.mark.parametrize("source", ["src=0", "group_src=0", "group=dist.new_group([0, 1])"])
 def test_each_rank_gets_its_object_of_those_that_rank_0_scatters(tmp_path, source):
     ran = run(

@@ -34,7 +34,7 @@ def script(tmp_path):
         (["--machine", "trn2-ulta"], "did you mean trn2-ultra"),
         (["--machine", "absent.toml"], "does not exist"),
         (["--chips", "0"], "0 chips"),
-        (["--chips", "-4"], "chips -4 is negative"),
+        (["--chips", "-4"], "chips -4 is negative: use at least 1"),
         (["--ranks", "0"], "0 ranks"),
         (["--ranks-per-chip", "3"], "3 ranks per chip"),
         (["--machine", "trn2-ultra", "--chips", "63"], "use 48 or 64"),

@@ -109,7 +109,7 @@ class Children:
 
     def tidy(self) -> None:
         """Removes logs that nothing was written to, and their folder when it is empty."""
-        if self.logs is None:
+        if self.logs is None or not self.logs.is_dir():  # no rank ran
             return
         for log in self.logs.glob("rank*.log"):
             if log.stat().st_size == 0:

@@ -102,13 +102,13 @@ def collective(
 
 
 def _print(done: Collective) -> None:
-    from trnsim.project.collective import HEADER, cells_of
+    from trnsim.project.collective import cells_of, header_of
 
     typer.echo(
         f"# {done.op} on {done.machine}: {done.ranks} ranks on {done.chips} chips; interval by "
         f"{done.interval_basis}"
     )
-    output.print_table(list(HEADER), cells_of(done), right=range(6))
+    output.print_table(header_of(done), cells_of(done), right=range(6))
     typer.echo(f"Avg bus bandwidth: {done.mean_busbw_GBps:.2f} GB/s")
     for line in _limits(done):
         typer.echo(line)
@@ -141,6 +141,10 @@ def parse_size(text: str) -> int:
     """Bytes of "8", "64K", "1M", "1G", "1MB": powers of 1024, as nccl-tests has them."""
     match = re.fullmatch(r"(\d+)([kmgt]?)b?", text.strip().lower())
     size = int(match[1]) << (10 * " kmgt".index(match[2] or " ")) if match else 0
-    if not 1 <= size < 1 << 53:
-        raise WorkloadError(f"'{text}' is no size: write 1 byte or more as 8, 64K, 1M or 1G")
+    from trnsim.project.collective import LARGEST_SIZE
+
+    if not 1 <= size <= LARGEST_SIZE:
+        raise WorkloadError(
+            f"'{text}' is no size: write 1 byte to less than 8192T (8 PiB) as 8, 64K, 1M or 1G"
+        )
     return size

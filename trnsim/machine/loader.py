@@ -14,6 +14,7 @@ from typing import Any
 
 from .. import _core
 from ..errors import MachineError
+from ..job import texts_of
 
 _DATA = Path(__file__).parent / "data"
 _STACKS = Path(__file__).parent / "stacks"
@@ -150,7 +151,7 @@ def stack_of(machine: _core.Machine) -> str | None:
 def apply(machine: _core.Machine, overrides: Iterable[str]) -> _core.Machine:
     """The machine with figures changed as :func:`load` says; MachineError for one set twice."""
     first: dict[str, str] = {}
-    for assignment in overrides:
+    for assignment in texts_of(MachineError, "overrides", overrides):
         key = assignment.partition("=")[0].strip()
         if key in first:
             raise MachineError(

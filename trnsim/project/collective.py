@@ -6,11 +6,12 @@ from __future__ import annotations
 
 import math
 from collections.abc import Iterable, Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from trnsim.errors import WorkloadError
+from trnsim.errors import LowerError, MachineError, ProjectError, WorkloadError
+from trnsim.job import tell_device, texts_of, whole_numbers_of
 
 if TYPE_CHECKING:
     from trnsim import _core
@@ -29,7 +30,8 @@ class CollectiveRow:
         in_steps: it was simulated as messages between neighbours.
         contention_loss: the share of the time that would not be there if every transfer had its
             links for itself.
-        time_interval_us: lowest and highest, by the confidence of the machine's figures.
+        time_interval_us: lowest and highest, by the confidence of the machine's figures; None where
+            nobody asked for it.
         relieved_us: the time with one thing of the network twice as fast, or free, by what it is.
     """
 
@@ -39,7 +41,7 @@ class CollectiveRow:
     busbw_GBps: float
     algorithm: str
     contention_loss: float
-    time_interval_us: tuple[float, float]
+    time_interval_us: tuple[float, float] | None
     in_steps: bool = False
     relieved_us: Mapping[str, float] = field(default_factory=dict)
 
@@ -49,6 +51,7 @@ class Collective:
     """A collective over all ranks of a job, at one or more sizes.
 
     Attributes:
+        interval_basis: what the rows' intervals rest on; None where they have none.
         not_used: figures that were set and that no collective depends on.
     """
 
@@ -57,7 +60,7 @@ class Collective:
     ranks: int
     chips: int
     rows: tuple[CollectiveRow, ...]
-    interval_basis: str = "inputs (unvalidated)"
+    interval_basis: str | None = "inputs (unvalidated)"
     not_used: tuple[str, ...] = ()
 
     @property
@@ -84,32 +87,42 @@ class Collective:
         return sum(row.busbw_GBps for row in self.rows) / len(self.rows)
 
     def __str__(self) -> str:
-        return "\n".join(["  ".join(HEADER), *("  ".join(cells) for cells in cells_of(self))])
+        return "\n".join("  ".join(cells) for cells in (header_of(self), *cells_of(self)))
 
 
 # Kinds of figures, as csrc/project groups them, that the time of a collective alone depends on.
 TRANSFERS = ("links", "collective latency", "collective efficiency")
 
+LARGEST_SHARE = (1 << 63) - 1  # of a rank's, in a routing
 ZIPF_UNIT = 1 << 40  # the share of the most popular rank, before rounding
 
-HEADER = (
+LARGEST_SIZE = (1 << 53) - 1  # of a buffer, in bytes: 8 PiB and it would not be exact
+
+_HEADER = (
     "size(B)", "count(elems)", "type", "time(us)", "algbw(GB/s)", "busbw(GB/s)", "algorithm",
     "lost to contention", "interval(us)",
 )  # fmt: skip
 
 
+def header_of(done: Collective) -> list[str]:
+    """Names of the columns of `cells_of`."""
+    return list(_HEADER if done.interval_basis else _HEADER[:-1])
+
+
 def cells_of(done: Collective) -> list[list[str]]:
-    """The rows as text under HEADER; elements are bytes, as in nccom-test when no type is given."""
-    return [
-        [
-            str(row.size_bytes), str(row.size_bytes), "uint8", f"{row.time_us:.2f}",
-            f"{row.algbw_GBps:.2f}", f"{row.busbw_GBps:.2f}",
-            row.algorithm + (" in steps" if row.in_steps else ""),
-            f"{100 * row.contention_loss:.1f} %",
-            "{:.2f} to {:.2f}".format(*row.time_interval_us),
-        ]
-        for row in done.rows
+    """The rows as text; elements are bytes, as in nccom-test when no type is given."""
+    return [_cells(row) for row in done.rows]
+
+
+def _cells(row: CollectiveRow) -> list[str]:
+    cells = [
+        str(row.size_bytes), str(row.size_bytes), "uint8", f"{row.time_us:.2f}",
+        f"{row.algbw_GBps:.2f}", f"{row.busbw_GBps:.2f}",
+        row.algorithm + (" in steps" if row.in_steps else ""), f"{100 * row.contention_loss:.1f} %",
     ]  # fmt: skip
+    if row.time_interval_us is not None:
+        cells.append("{:.2f} to {:.2f}".format(*row.time_interval_us))
+    return cells
 
 
 def collective(
@@ -145,21 +158,26 @@ def collective(
             trnsim.project, but always from the start.
         collectives: "fluid", or "step": rings and halvings as messages between neighbours; other
             algorithms stay as they are. The time is that of the last rank.
-        interval: simulate again with the machine's figures at their bounds.
+        interval: simulate again with the machine's figures at their bounds, and with one thing of
+            the network twice as fast at a time; False: rows have no interval and no relieved_us.
 
     Raises:
-        MachineError: an unknown machine, or counts that it cannot hold; a link that it does not
-            have, or faults that cut it apart.
+        MachineError: an unknown machine, or counts that it cannot hold; overrides that are none; a
+            link that it does not have, or faults that cut it apart.
         ProjectError: a fault that cannot be read, or that begins later.
         LowerError: an unknown op, an algorithm that does not suit (the message lists those that
-            do), no sizes, a single rank, or another word for collectives.
+            do), no sizes or one that is none, a single rank, a routing over other ranks, or
+            another word for collectives.
         WorkloadError: a routing that cannot be read.
     """
     from trnsim import _core
     from trnsim.job import is_step_mode, make_job
     from trnsim.project.progress import watch
 
-    overrides = overrides if isinstance(overrides, Mapping) else list(overrides)
+    if not isinstance(overrides, Mapping):
+        overrides = texts_of(MachineError, "overrides", overrides)
+    sizes = whole_numbers_of(LowerError, "sizes", sizes, 1, LARGEST_SIZE)
+    faults = texts_of(ProjectError, "faults", faults)
     name = _core.collective_name(op)
     step_mode = is_step_mode(collectives)
     job = make_job(
@@ -168,42 +186,59 @@ def collective(
     counter = _core.ProjectProgress()
     with watch(counter, "simulating"):
         runs = _core.run_collective(
-            name, list(sizes), job.machine, job.placement, algorithm,
-            shares_of(routing, job.placement.ranks), list(faults), step_mode, interval, counter,
+            name, sizes, job.machine, job.placement, algorithm,
+            shares_of(routing, job.placement.ranks), faults, step_mode, interval, counter,
         )  # fmt: skip
+    tell_device(runs[0].engine)
     place = job.placement
     numerator, denominator = _core.bus_factor(name, place.ranks)
-    rows = tuple(_row(run, numerator / denominator) for run in runs)
+    rows = tuple(_row(run, numerator / denominator, interval) for run in runs)
     not_used = tuple(key for key in _keys(overrides) if _is_no_figure_of_transfers(key))
-    return Collective(job.machine.name, name, place.ranks, place.chips, rows, not_used=not_used)
+    done = Collective(job.machine.name, name, place.ranks, place.chips, rows, not_used=not_used)
+    return done if interval else replace(done, interval_basis=None)
 
 
 def shares_of(routing: str | Iterable[int], ranks: int) -> list[int]:
     """What each rank gets, in whole numbers; none of them where all get alike."""
     if not isinstance(routing, str):
-        return list(routing)
-    if routing == "uniform":
+        shares = whole_numbers_of(WorkloadError, "routing", routing, 0, LARGEST_SHARE)
+    elif routing == "uniform":
         return []
-    kind, _, exponent = routing.partition(":")
-    if kind == "zipf":
-        try:
-            power = float(exponent)
-        except ValueError:
-            power = math.nan
-        if not 0 <= power <= 16:
-            raise WorkloadError(f"'{routing}' is no routing: write zipf:1.2, up to zipf:16")
-        return [round(ZIPF_UNIT / (k + 1) ** power) for k in range(ranks)]
+    elif routing.partition(":")[0] == "zipf":
+        shares = _zipf(routing, ranks)
+    else:
+        shares = whole_numbers_of(
+            WorkloadError, f"routing '{routing}'", _read(routing), 0, LARGEST_SHARE
+        )
+    if len(shares) != ranks:
+        raise LowerError(
+            f"a routing over {len(shares)} ranks does not fit {ranks}: give one number for each "
+            "rank"
+        )
+    return shares
+
+
+def _zipf(routing: str, ranks: int) -> list[int]:
     try:
-        text = Path(routing).read_text(encoding="utf-8")
+        power = float(routing.partition(":")[2])
+    except ValueError:
+        power = math.nan
+    if not 0 <= power <= 16:
+        raise WorkloadError(f"'{routing}' is no routing: write zipf:1.2, up to zipf:16")
+    return [round(ZIPF_UNIT / (k + 1) ** power) for k in range(ranks)]
+
+
+def _read(path: str) -> list[int]:
+    try:
+        return [int(word) for word in Path(path).read_text(encoding="utf-8").split()]
     except OSError as error:
         raise WorkloadError(
-            f"'{routing}' is no routing: give uniform, zipf:S or a file ({error.strerror})"
+            f"'{path}' is no routing: give uniform, zipf:S or a file ({error.strerror})"
         ) from None
-    try:
-        return [int(word) for word in text.split()]
-    except ValueError as error:
+    except ValueError as error:  # also of what is no text
+        why = " ".join(str(error).split())
         raise WorkloadError(
-            f"'{routing}' is no routing: a whole number for each rank ({error})"
+            f"'{path}' is no routing: a whole number for each rank ({why})"
         ) from None
 
 
@@ -218,11 +253,11 @@ def _is_no_figure_of_transfers(key: str) -> bool:
     return _core.input_group_of(key) not in ("", *TRANSFERS)
 
 
-def _row(run: _core.CollectiveRun, bus_factor: float) -> CollectiveRow:
+def _row(run: _core.CollectiveRun, bus_factor: float, interval: bool) -> CollectiveRow:
     algbw = 1000 * run.bytes / run.time_ps  # bytes per ps = 1000 GB/s
-    loss = 1 - run.uncontended_ps / run.time_ps
+    loss = (run.time_ps - run.uncontended_ps) / run.time_ps
     return CollectiveRow(
         run.bytes, run.time_ps / 1e6, algbw, algbw * bus_factor, run.algorithm, loss,
-        (run.low_ps / 1e6, run.high_ps / 1e6), run.in_steps,
+        (run.low_ps / 1e6, run.high_ps / 1e6) if interval else None, run.in_steps,
         {what: time_ps / 1e6 for what, time_ps in run.reliefs},
     )  # fmt: skip

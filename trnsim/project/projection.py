@@ -5,7 +5,7 @@
 from __future__ import annotations
 
 import os
-import sys
+import reprlib
 from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -254,13 +254,15 @@ def project(
         ProjectError: the script ran as another number of ranks than the chips hold.
         LowerError, SimulateError: the step cannot be run on this machine, or in this way.
     """
-    from trnsim import _core
     from trnsim import workload as workloads
-    from trnsim.job import check_asked
+    from trnsim.errors import ProjectError
+    from trnsim.job import check_asked, texts_of
 
     asked: dict[str, Any] = {
         "step": step, "tokens_per_step": tokens_per_step, "samples_per_step": samples_per_step,
-        "collectives": collectives, "slow_chips": list(slow_chips), "faults": list(faults),
+        "collectives": collectives,
+        "slow_chips": texts_of(ProjectError, "slow_chips", slow_chips),
+        "faults": texts_of(ProjectError, "faults", faults),
     }  # fmt: skip
     counts = {"chips": chips, "ranks": ranks, "ranks_per_chip": ranks_per_chip}
     check_asked(top=top, **{name: asked[name] for name in _NUMBERS})
@@ -269,9 +271,28 @@ def project(
     if isinstance(workload, workloads.RunFile):
         _fill_from(workload, machine is None, asked, counts)
         workload, machine = workload.workloads, machine or _machine_of(workload, stack)
-    roles = [workload] if isinstance(workload, _core.Workload) else list(workload)
+    roles = _roles_of(workload)
     job = _job_of(roles, machine or "trn2", overrides, stack, **counts)
     return _project(roles, job, asked, group, top=top, advise=advise, interval=interval, fold=fold)
+
+
+def _roles_of(given: _core.Workload | Sequence[_core.Workload]) -> list[_core.Workload]:
+    """One Workload of each role; raises WorkloadError for anything else."""
+    from trnsim import _core
+    from trnsim.errors import WorkloadError
+
+    roles = [given] if isinstance(given, _core.Workload) or not _is_list(given) else list(given)
+    for role in roles:
+        if not isinstance(role, _core.Workload):
+            raise WorkloadError(
+                f"{reprlib.repr(role)} is no Workload: give one, one of each role, a run file's "
+                "path, or what trnsim.workload.load_run returns"
+            )
+    return roles
+
+
+def _is_list(given: object) -> bool:
+    return isinstance(given, Iterable) and not isinstance(given, (bytes, bytearray))
 
 
 def _fill_from(
@@ -376,7 +397,7 @@ def _project(
     **options: Any,
 ) -> Projection:
     from trnsim import _core
-    from trnsim.job import is_step_mode
+    from trnsim.job import is_step_mode, tell_device
     from trnsim.project.progress import watch
     from trnsim.simulate.processes import AllGather
 
@@ -395,9 +416,5 @@ def _project(
             step_mode=is_step_mode(asked["collectives"]),
             **{**given, **counts, **options},
         )
-    if (
-        os.environ.get("TRNSIM_DEVICE") == "cuda"
-        and "cuda" not in run.timeline.engine.split(" (")[0]
-    ):
-        print(f"trnsim: TRNSIM_DEVICE=cuda, but this ran on {run.timeline.engine}", file=sys.stderr)
+    tell_device(run.timeline.engine)
     return Projection(run, asked)

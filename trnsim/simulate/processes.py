@@ -18,6 +18,7 @@ from collections.abc import Iterable
 from typing import TYPE_CHECKING
 
 from trnsim.errors import SimulateError
+from trnsim.job import whole_number_of, whole_numbers_of
 
 if TYPE_CHECKING:
     import numpy as np
@@ -84,11 +85,15 @@ def simulate_seeds(
     The seeds are dealt out over the processes of the group; every process returns all of them, in
     their order.
 
-    Raises SimulateError as simulate_system does.
+    Raises:
+        SimulateError: as simulate_system does; a seed that is no whole number from 0 to 2^64 - 1, a
+            spread that is none from 0 on, and a folded System, in which one draw would be that of
+            many chips: `trnsim.project(..., fold=False).timeline.system` has every rank.
     """
     from trnsim import _core
 
-    seeds = list(seeds)
+    seeds = whole_numbers_of(SimulateError, "seeds", seeds, 0, (1 << 64) - 1)
+    whole_number_of(SimulateError, "spread", spread, 0, (1 << 31) - (1 << 16) - 2)
     index, count = (0, 1) if group is None else (group.rank(), group.size())
     mine = [
         simulate_system(_core.with_jitter(system, seed, spread), keep_times=False).makespan_ps

@@ -34,7 +34,12 @@ Phases along_axes(int64_t bytes, const Site& site) {
 PhaseTemplate direct(Pattern pattern, int64_t bytes, int64_t steps, const Site& site) {
   PhaseTemplate phase;
   phase.pattern = pattern;
-  phase.bytes = share(bytes, 1, 1, site.machine.chip.collectives.link_efficiency);
+  phase.bytes = bytes;
+  if (has_whole_nic(site.group, site.machine)) {
+    leave_nic_whole(phase, site.machine);
+  } else {
+    phase.bytes = share(bytes, 1, 1, site.machine.chip.collectives.link_efficiency);
+  }
   phase.steps = steps;
   set_latency(phase, direct_step_ps(site.machine.chip.collectives), site.group.pods > 1 ? steps : 0,
               site.machine);
@@ -57,8 +62,11 @@ Phases exchange_phases(const std::string& name, int64_t bytes, const std::vector
   }
   PhaseTemplate phase = direct(Pattern::uneven, 0, 2, site);
   phase.bytes = 1;
+  const bool whole_nic = has_whole_nic(site.group, site.machine);
   for (const int64_t part : splits) {
-    phase.parts.push_back(share(part, 1, 1, site.machine.chip.collectives.link_efficiency));
+    phase.parts.push_back(whole_nic
+                              ? ceil_div(part, phase.fabric_sends)
+                              : share(part, 1, 1, site.machine.chip.collectives.link_efficiency));
   }
   return {phase};
 }

@@ -108,6 +108,8 @@ struct Training {
       made.phases[0].steps = 3;
       made.phases[0].step_ps = int64_t(random() % 1000);
       made.phases[0].hop_ps = int64_t(random() % 3);
+      made.phases[0].in_pod_sends = 1 + made.phases[0].bytes % 3;
+      made.phases[0].fabric_sends = 1 + made.phases[0].bytes / 3 % 2;
       return builder.call_template(made);
     };
     const int32_t in_pod = group("tp", {own / pod() * pod(), {{1, pod()}}, {}});

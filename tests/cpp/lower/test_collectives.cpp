@@ -5,6 +5,7 @@
 #include <gtest/gtest.h>
 
 #include <numeric>
+#include <tuple>
 
 #include "lower/collectives.h"
 #include "make.h"
@@ -161,6 +162,22 @@ TEST(Collectives, of_several_pods_wait_for_the_fabric_where_the_ring_leaves_a_po
   EXPECT_EQ(latency(CallKind::all_gather, {0, 8}), 20'000'000);            // one step
   EXPECT_EQ(latency(CallKind::all_gather, {0, 8, 1, 9}), 3 * 20'000'000);  // never inside
   EXPECT_EQ(latency(CallKind::all_to_all, first(16)), 2 * 20'000'000);
+}
+
+// Where a group is on several switches, a send counts more on NVLink, and its bytes are the NIC's.
+TEST(Collectives, of_several_pods_leave_the_nic_whole) {
+  machine::Machine machine = hopper();
+  machine.fabric.pods = 2;
+  for (const CallKind kind : {CallKind::gather, CallKind::scatter, CallKind::all_to_all}) {
+    const PhaseTemplate two = make(kind, 16 * 3700, first(16), machine, 16).phases.at(0);
+    EXPECT_EQ(two.bytes * two.fabric_sends, 3700);
+    EXPECT_EQ(two.bytes * two.in_pod_sends, 4500);
+    const PhaseTemplate one = make(kind, 8 * 3700, first(8), machine, 16).phases.at(0);
+    EXPECT_EQ(std::tuple(one.bytes, one.in_pod_sends, one.fabric_sends), std::tuple(4500, 1, 1));
+  }
+  machine.chip.collectives.link_efficiency = Rational::parse("0.5");
+  const PhaseTemplate half = make(CallKind::gather, 16, first(16), machine, 16).phases.at(0);
+  EXPECT_EQ(std::tuple(half.bytes, half.in_pod_sends, half.fabric_sends), std::tuple(1, 2, 1));
 }
 
 TEST(Collectives, send_to_every_member_what_is_theirs) {

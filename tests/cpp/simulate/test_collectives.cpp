@@ -217,8 +217,10 @@ TEST(AllToAll, AxisByAxisTakesTheSumOfItsAxes) {
 }
 
 TEST(AllToAll, UnevenPartsOfOneSizeAreAnEvenOne) {
-  for (const Machine& machine : {lower::testing::trainium(4), servers_of_hopper()}) {
-    const Placement placement = placed(machine, 1);
+  const Machine server = servers_of_hopper();
+  for (const auto& [machine, pods] :
+       {std::pair(lower::testing::trainium(4), 1), {server, 1}, {server, 2}}) {
+    const Placement placement = placed(machine, pods);
     const int64_t part = 12345;
     const std::vector<int64_t> alike(size_t(placement.ranks), part);
     EXPECT_NEAR(
@@ -227,6 +229,41 @@ TEST(AllToAll, UnevenPartsOfOneSizeAreAnEvenOne) {
         double(run(CallKind::all_to_all, part * placement.ranks, machine, placement).simulated_ps),
         1);
   }
+}
+
+// A library's share of a pod's links is not one of the NIC: 16 members of two servers, each NIC
+// with what 8 members send to 8 others, or with all that a neighbour gets.
+TEST(OverServers, TheNicIsWhole) {
+  const Machine machine = servers_of_hopper();
+  const Placement placement = placed(machine, 2);
+  const int64_t bytes = int64_t(1) << 30;
+  const auto nic_ps = [&](double share) { return share * double(bytes) / 25e9 * 1e12; };
+  const auto took = [&](CallKind kind, const char* name, const std::vector<int64_t>& splits = {}) {
+    return double(run(kind, bytes, machine, placement, name, 1, splits).simulated_ps);
+  };
+  EXPECT_NEAR(took(CallKind::all_to_all, ""), 14e6 + 2 * 15e6 + nic_ps(0.5), 1e5);
+  std::vector<int64_t> to_next(16, 0);
+  to_next[1] = bytes;
+  EXPECT_NEAR(took(CallKind::all_to_all, "", to_next), 14e6 + 15e6 + nic_ps(1), 1e5);
+  const double ring = 14e6 + 13 * 1.9e6 + 2 * 15e6 + nic_ps(15.0 / 16);
+  EXPECT_NEAR(took(CallKind::all_gather, "ring"), ring, 1e5);
+  EXPECT_NEAR(took(CallKind::gather, ""), 14e6 + 15e6 + nic_ps(0.5), 1e5);
+  expect_closed_form(run(CallKind::all_gather, bytes, machine, placement, "ring"));
+}
+
+// Where the NIC is the faster one, NVLink is the limit, at its 37/45.
+TEST(OverServers, LinksOfAServerKeepTheLibrarysShare) {
+  Machine machine = servers_of_hopper();
+  machine.fabric.nic_Bps = machine.fabric.port_Bps = Rational::parse("9e12");
+  const int64_t bytes = int64_t(1) << 30;
+  const Ran even = run(CallKind::all_to_all, bytes, machine, placed(machine, 2));
+  EXPECT_NEAR(double(even.simulated_ps), 14e6 + 30e6 + 7.0 / 16 * double(bytes) / 370e9 * 1e12,
+              2e3);
+  machine.chip.collectives.link_efficiency = Rational::parse("0.82219");  // not met exactly
+  const Ran near = run(CallKind::all_gather, bytes, machine, placed(machine, 2), "ring");
+  const double transfer_ps = 15.0 / 16 * double(bytes) / (450e9 * 0.82219) * 1e12;
+  EXPECT_NEAR(double(near.simulated_ps), 14e6 + 13 * 1.9e6 + 30e6 + transfer_ps, transfer_ps / 1e4);
+  expect_closed_form(near);
 }
 
 // All others send to the one, over its link.

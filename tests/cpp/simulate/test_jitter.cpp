@@ -3,6 +3,7 @@
 #include <gtest/gtest.h>
 
 #include <algorithm>
+#include <string>
 #include <vector>
 
 #include "base/error.h"
@@ -75,6 +76,27 @@ TEST(Jitter, RanksOfAChipShareItAndBothEnginesAgree) {
   const uint64_t bulk = simulate_step(jittered, options).hash;
   options.engine = Engine::reference;
   EXPECT_EQ(simulate_step(jittered, options).hash, bulk);
+}
+
+// One of its ranks stands for several of the job.
+TEST(Changes, OfAFoldedSystemAreRefused) {
+  fold::System system = *scenes::many_ranks(3, 200);
+  EXPECT_NO_THROW(with_jitter(system, 1, kSpread));
+  system.ranks[7].count = 4;
+  const auto said = [&](const auto& change) -> std::string {
+    try {
+      change();
+    } catch (const Error& error) {
+      return error.what();
+    }
+    return "";
+  };
+  const std::string why = "rank 7 of a folded System stands for 4 ranks of the job";
+  EXPECT_TRUE(said([&] { with_jitter(system, 1, kSpread); }).starts_with(why));
+  EXPECT_TRUE(said([&] { fold::with_rank(system, 7, 1 << 17, 0); }).starts_with(why));
+  EXPECT_TRUE(said([&] { fold::with_factor_changes(system, 7, {}); }).starts_with(why));
+  EXPECT_TRUE(said([&] { fold::with_link_changes(system, 0, {}); }).starts_with(why));
+  EXPECT_EQ(said([&] { fold::with_rank(system, 6, 1 << 17, 0); }), "");
 }
 
 TEST(Random, PicksEveryNumberAndNothingBeyond) {

@@ -155,11 +155,20 @@ std::map<int32_t, int64_t> carried(const std::shared_ptr<const fold::System>& sy
   return bytes;
 }
 
+// But for the weights of a fluid that has one send count more in a pod than between pods: they are
+// rounded down to 2^-16, and a message that stays in its pod has but one.
 TEST(InSteps, PutsTheSameBytesOnEveryLink) {
   for (auto [what, scene] : undisturbed()) {
     for (const int64_t bytes : kSizes) {
       scene.bytes = bytes;
-      EXPECT_EQ(carried(stepped(scene)), carried(fluid(scene))) << what << " " << bytes;
+      const auto as_messages = carried(stepped(scene)), as_fluid = carried(fluid(scene));
+      const auto phases = fluid_program(scene).calls.at(0).phases;
+      const bool is_rounded = phases.at(0).in_pod_sends != phases.at(0).fabric_sends;
+      ASSERT_EQ(as_messages.size(), as_fluid.size()) << what << " " << bytes;
+      for (const auto& [link, at] : as_fluid) {
+        const int64_t off = is_rounded ? at / fold::kWeightOne + int64_t(phases.size()) : 0;
+        EXPECT_NEAR(as_messages.at(link), at, off) << what << " " << bytes << ", link " << link;
+      }
     }
   }
 }
