@@ -5,12 +5,13 @@
 from __future__ import annotations
 
 import json
+import math
 
 import pytest
 from command import trnsim
 
 import trnsim as package
-from trnsim.validation import calibrate
+from trnsim.validation import calibrate, own_error
 
 SCRIPT = """
 import torch
@@ -87,3 +88,21 @@ def test_a_place_that_is_none_is_refused(run, tmp_path):
     for out, said in (("mine.txt", "ends in .toml"), ("none/mine.toml", "there is no folder")):
         done = trnsim("calibrate", str(run), "--measured", "1s", "--out", str(tmp_path / out))
         assert done.returncode == 2 and said in done.stderr
+
+
+def test_our_own_error_on_published_steps_is_in_the_interval(run):
+    known = package.project(run)
+    assert known.figures.interval_basis == "inputs+validated"
+    error = own_error(known.machine)
+    low, high = known.step_time_interval_s
+    assert high >= known.step_time_s * math.exp(error)
+    assert low <= known.step_time_s / math.exp(error) * (1 + 1e-9)
+    unknown = package.project(run, "trn2", stack="neuron")
+    assert unknown.figures.interval_basis == "inputs (unvalidated)"
+    assert any("no published step of Trainium2" in guess.value for guess in unknown.figures.guesses)
+    width = own_error(unknown.machine)
+    assert width > error
+    assert unknown.step_time_interval_s[1] >= unknown.step_time_s * math.exp(width)
+    bare = package.project(run, "h100")
+    assert own_error(bare.machine) is None
+    assert bare.figures.interval_basis == "inputs (unvalidated)"

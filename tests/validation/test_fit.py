@@ -56,6 +56,22 @@ def test_constants_are_found_where_errors_are_linear() -> None:
         assert values[key] == pytest.approx(value, rel=0.03), key
 
 
+def test_no_constant_exceeds_what_it_can_be() -> None:
+    """Rows that call for links twice as fast get links as they are, and the rest as it fits then."""
+    rows = []
+    for i in range(40):
+        row = Row({"id": str(i), "kind": "train", "system": "A", "model": str(i)})
+        slopes = {("A", "gemm_factor", ""): -0.5, ("megatron", "link_factor", ""): -0.3}
+        rows.append((row, -0.5 * math.log(1 / 0.8) + 0.3 * math.log(2) * (i % 2), slopes))
+    moved = fit._moved({}, rows, {})
+    assert moved["megatron", "link_factor", ""] <= 1.0
+    free = fit._bounded(np.eye(2), np.array([1.0, -1.0]), np.array([0.5, 5.0]))
+    assert free.tolist() == [0.5, -1.0]
+    coupled = np.array([[2.0, 1.0], [1.0, 2.0]])
+    found = fit._bounded(coupled, np.array([3.0, 3.0]), np.array([0.5, 5.0]))
+    assert found.tolist() == pytest.approx([0.5, 1.25])
+
+
 def test_one_wild_row_moves_no_constant() -> None:
     rows = world()
     calm = fit._moved({}, rows, {})

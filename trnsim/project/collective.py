@@ -162,12 +162,11 @@ def collective(
             the network twice as fast at a time; False: rows have no interval and no relieved_us.
 
     Raises:
-        MachineError: an unknown machine, or counts that it cannot hold; overrides that are none; a
-            link that it does not have, or faults that cut it apart.
+        MachineError: an unknown machine, counts that it cannot hold, wrong overrides, a link that
+            it does not have, or faults that cut it apart.
         ProjectError: a fault that cannot be read, or that begins later.
         LowerError: an unknown op, an algorithm that does not suit (the message lists those that
-            do), no sizes or one that is none, a single rank, a routing over other ranks, or
-            another word for collectives.
+            do), wrong sizes, a single rank, a routing over others, or no such collectives.
         WorkloadError: a routing that cannot be read.
     """
     from trnsim import _core

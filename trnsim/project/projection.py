@@ -10,6 +10,9 @@ from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from trnsim.errors import MachineError, ProjectError, WorkloadError
+from trnsim.job import check_asked, is_step_mode, make_job, tell_device, texts_of
+
 if TYPE_CHECKING:
     from torch.distributed import ProcessGroup
 
@@ -255,8 +258,6 @@ def project(
         LowerError, SimulateError: the step cannot be run on this machine, or in this way.
     """
     from trnsim import workload as workloads
-    from trnsim.errors import ProjectError
-    from trnsim.job import check_asked, texts_of
 
     asked: dict[str, Any] = {
         "step": step, "tokens_per_step": tokens_per_step, "samples_per_step": samples_per_step,
@@ -279,7 +280,6 @@ def project(
 def _roles_of(given: _core.Workload | Sequence[_core.Workload]) -> list[_core.Workload]:
     """One Workload of each role; raises WorkloadError for anything else."""
     from trnsim import _core
-    from trnsim.errors import WorkloadError
 
     roles = [given] if isinstance(given, _core.Workload) or not _is_list(given) else list(given)
     for role in roles:
@@ -315,7 +315,6 @@ def _machine_of(run: RunFile, stack: str | None) -> _core.Machine:
     """The machine that the run was on; MachineError when its figures are others by now. With
     another stack it is that machine under it."""
     from trnsim import machine as machines
-    from trnsim.errors import MachineError
 
     name = run.manifest["machine"] or "trn2"
     options = run.manifest["options"]
@@ -340,8 +339,6 @@ def _job_of(
 ) -> Job:
     """The job; where it does not hold the ranks of the script, what does is named."""
     from trnsim import _core
-    from trnsim.errors import MachineError, ProjectError
-    from trnsim.job import make_job
 
     if not roles:
         raise ProjectError("a projection of no Workload: give at least one")
@@ -373,7 +370,6 @@ def _job_of(
 def _holders(ranks: int) -> str:
     """ ", which trn2-ultra, v100, a100 or others can hold": the smallest of ours, a rank a chip."""
     from trnsim import machine as machines
-    from trnsim.errors import MachineError
 
     names = []
     for name in machines.presets():
@@ -397,7 +393,6 @@ def _project(
     **options: Any,
 ) -> Projection:
     from trnsim import _core
-    from trnsim.job import is_step_mode, tell_device
     from trnsim.project.progress import watch
     from trnsim.simulate.processes import AllGather
 
