@@ -40,6 +40,9 @@ def set_storage_kind(tensor: torch.Tensor, kind: str) -> None:
         _torch.set_storage_kind(plain, kind)
 
 
+_MOST_DEVICES = 128  # torch keeps a device's index in 8 bits
+
+
 class _InBackward(torch.autograd.Function):
     @staticmethod
     def forward(ctx: Any, tensor: torch.Tensor, work: Callable[[], None]) -> torch.Tensor:
@@ -64,12 +67,15 @@ def forget_meshes(device_index: int) -> None:
     from torch.distributed.tensor.debug import _clear_sharding_prop_cache
 
     _clear_sharding_prop_cache()
-    device = f"{process_group.device_name()}:{device_index}"
-    with torch.enable_grad():
-        start = torch.empty(0, device=device, requires_grad=True)
-        end = _InBackward.apply(start, _clear_sharding_prop_cache).sum()
-    with contextlib.suppress(RuntimeError):  # no backward ever ran on a device with this index
-        end.backward()
+    for index in {device_index, torch.accelerator.current_device_index()}:
+        if index >= _MOST_DEVICES:
+            continue  # such a rank has computed on the current device
+        device = f"{process_group.device_name()}:{index}"
+        with torch.enable_grad():
+            start = torch.empty(0, device=device, requires_grad=True)
+            end = _InBackward.apply(start, _clear_sharding_prop_cache).sum()
+        with contextlib.suppress(RuntimeError):  # no backward ever ran on a device with this index
+            end.backward()
 
 
 def kept_parameters(module: torch.nn.Module) -> Iterator[torch.nn.Parameter]:
