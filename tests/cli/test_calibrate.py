@@ -99,7 +99,7 @@ def test_our_own_error_on_published_steps_is_in_the_interval(run):
     assert low <= known.step_time_s / math.exp(error) * (1 + 1e-9)
     unknown = package.project(run, "trn2", stack="neuron")
     assert unknown.figures.interval_basis == "inputs (unvalidated)"
-    assert any("no published step of Trainium2" in guess.value for guess in unknown.figures.guesses)
+    assert any("no published step of Trainium2" in str(guess) for guess in unknown.figures.guesses)
     width = own_error(unknown.machine)
     assert width > error
     assert unknown.step_time_interval_s[1] >= unknown.step_time_s * math.exp(width)

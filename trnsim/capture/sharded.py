@@ -68,7 +68,7 @@ def forget_meshes(device_index: int) -> None:
 
     _clear_sharding_prop_cache()
     for index in {device_index, torch.accelerator.current_device_index()}:
-        if index >= _MOST_DEVICES:
+        if index >= min(_MOST_DEVICES, _torch.device_count()):
             continue  # such a rank has computed on the current device
         device = f"{process_group.device_name()}:{index}"
         with torch.enable_grad():

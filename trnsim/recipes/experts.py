@@ -3,8 +3,9 @@
 """A feed-forward layer of experts: a router sends each token to some of them.
 
 Tokens go to the ranks of their experts by an all-to-all among expert parallel ranks and come back
-by another; or once to each server that has some of their experts, and from there to the ranks. On the simulated device all experts get the same number of tokens, which is what
-benchmarks force; elsewhere the router decides and no token is dropped.
+by another; or once to each server that has some of their experts, and from there to the ranks. On
+the simulated device all experts get the same number of tokens, which is what benchmarks force;
+elsewhere the router decides and no token is dropped.
 """
 
 from __future__ import annotations

@@ -31,10 +31,10 @@ STEP = math.log(1.05)
 PRIOR = math.log(1.5)
 NOISE = 0.04  # what a row's error is taken to be; Huber's weights begin at one and a half of it
 
-# What a constant can be at most. The rates of the machine files, at which products run alone, leave
-# so much to the peaks. No link is faster than it is, but a stack may hide messages that its
-# reference program waits for (user buffers): more than 1 for links stands for that. With 1 there the
-# median error of 420 steps is 4.7 % in place of 3.8 %.
+# What a constant can be at most. The rates of the machine files, at which products run alone,
+# leave so much to the peaks. No link is faster than it is, but a stack may hide messages that its
+# reference program waits for (user buffers): more than 1 for links stands for that. With 1 there
+# the median error of 420 steps is 4.7 % in place of 3.8 %.
 MOST = {
     "gemm_factor": 1.25, "float8_factor": 1.25, "attention_factor": 1.25, "link_factor": 2.5,
     "grouped_factor": 1.0,
