@@ -27,7 +27,7 @@ def add_to(app: typer.Typer) -> None:
 
 
 def calibrate(
-    run: Annotated[Path, typer.Argument(metavar="RUN", help="A run file (trnsim run --out).")],
+    run: options.Run,
     measured: Annotated[
         str, typer.Option(metavar="TIME", help="The step that was measured (1.23s, 340ms).")
     ],
@@ -42,13 +42,7 @@ def calibrate(
             "(default: the one that moves the step most).",
         ),
     ] = None,
-    machine: Annotated[
-        str | None,
-        typer.Option(
-            metavar="M",
-            help="A machine's name, or a file ending in .toml (default: the run's own).",
-        ),
-    ] = None,
+    machine: options.OtherMachine = None,
     stack: options.Stack = None,
     as_json: options.Json = False,
 ) -> None:

@@ -32,6 +32,13 @@ def let_threads_sleep(mode: Mode = Mode.phantom) -> None:
 Machine = Annotated[
     str, typer.Option(metavar="M", help="A machine's name, or a file ending in .toml.")
 ]
+Run = Annotated[Path, typer.Argument(metavar="RUN", help="A run file (trnsim run --out).")]
+OtherMachine = Annotated[
+    str | None,
+    typer.Option(
+        metavar="M", help="A machine's name, or a file ending in .toml (default: the run's own)."
+    ),
+]
 Chips = Annotated[int | None, typer.Option(metavar="N", help="Chips of the job (default 1).")]
 Ranks = Annotated[
     int | None, typer.Option(metavar="N", help="Ranks of the job, in place of chips.")

@@ -4,7 +4,6 @@
 
 from __future__ import annotations
 
-from pathlib import Path
 from typing import Annotated
 
 import typer
@@ -23,14 +22,8 @@ def add_to(app: typer.Typer) -> None:
 
 
 def project(
-    run: Annotated[Path, typer.Argument(metavar="RUN", help="A run file (trnsim run --out).")],
-    machine: Annotated[
-        str | None,
-        typer.Option(
-            metavar="M",
-            help="A machine's name, or a file ending in .toml (default: the run's own).",
-        ),
-    ] = None,
+    run: options.Run,
+    machine: options.OtherMachine = None,
     chips: Annotated[
         int | None, typer.Option(metavar="N", help="Chips of the job (default: the run's own).")
     ] = None,

@@ -13,6 +13,7 @@ import typer
 
 from trnsim.cli import options, output
 from trnsim.errors import ValidationError
+from trnsim.files import write_whole
 
 if TYPE_CHECKING:
     from trnsim.validation import Outcome, Row, Settings
@@ -109,9 +110,8 @@ def _write_page(path: Path, outcomes: list[Outcome], facts_only: bool) -> None:
     from trnsim.validation import accuracy_page
 
     shown = "trnsim validate CSV" + (" --facts-only" if facts_only else "") + f" --page {path.name}"
-    part = path.with_suffix(".part")
-    part.write_text(accuracy_page(outcomes, shown))
-    os.replace(part, path)
+    text = accuracy_page(outcomes, shown)
+    write_whole(path, lambda part: part.write_text(text), ValidationError)
 
 
 def _fit(

@@ -6,11 +6,12 @@ from __future__ import annotations
 
 import json
 import os
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from trnsim.errors import ReportError
+from trnsim.files import write_whole
 from trnsim.report.json import to_json
 from trnsim.report.words import size
 
@@ -59,8 +60,8 @@ def write_outputs(
         folder / name for name in ("projection.json", "timeline.parquet", "trace.pftrace")
     )
     text = json.dumps(to_json(projection), allow_nan=False, indent=2) + "\n"
-    _write(document, lambda part: part.write_text(text, encoding="utf-8"))
-    _write(timeline, lambda part: _write_timeline(projection, ranks, part))
+    write_whole(document, lambda part: part.write_text(text, encoding="utf-8"), ReportError)
+    write_whole(timeline, lambda part: _write_timeline(projection, ranks, part), ReportError)
     _core.write_trace(projection.run, ranks, os.fspath(trace))
     return [document, timeline, trace]
 
@@ -74,17 +75,6 @@ def _captured_ranks(projection: Projection) -> list[int]:
     while len(ranks) > 1 and _core.estimate_trace_bytes(projection.run, ranks) > MAX_TRACE_BYTES:
         ranks = ranks[: len(ranks) // 2]
     return ranks
-
-
-def _write(path: Path, write: Callable[[Path], Any]) -> None:
-    part = path.with_name(f".{path.name}.{os.getpid()}.part")
-    try:
-        write(part)
-        os.replace(part, path)
-    except OSError as error:
-        raise ReportError(f"cannot write '{path}': {error.strerror or error}") from None
-    finally:
-        part.unlink(missing_ok=True)
 
 
 def _write_timeline(projection: Projection, ranks: list[int], path: Path) -> None:

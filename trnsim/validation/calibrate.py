@@ -13,11 +13,13 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from trnsim.errors import ValidationError
+from trnsim.files import write_whole
+from trnsim.validation.fit import OF_CHIP, OF_STACK
 
 if TYPE_CHECKING:
     from trnsim.workload import RunFile
 
-CONSTANTS = ("gemm_factor", "float8_factor", "attention_factor", "grouped_factor", "link_factor")
+CONSTANTS = (*OF_CHIP, *OF_STACK)
 LEAST, MOST = 1 / 16, 4.0  # of a constant: beyond it something else is wrong
 STEP = 1.05
 
@@ -63,9 +65,7 @@ class Calibration:
 
     def write(self, path: Path) -> None:
         """Writes the sheet, whole or not at all."""
-        part = path.with_suffix(".part")
-        part.write_text(self.sheet())
-        os.replace(part, path)
+        write_whole(path, lambda part: part.write_text(self.sheet()), ValidationError)
 
 
 def calibrate(

@@ -12,7 +12,6 @@ on the rows' errors with Huber's weights, held by a weak prior to 1, give or tak
 from __future__ import annotations
 
 import math
-import os
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
@@ -20,7 +19,8 @@ from typing import Any
 
 import numpy as np
 
-from trnsim.errors import TrnSimError
+from trnsim.errors import TrnSimError, ValidationError
+from trnsim.files import write_whole
 from trnsim.machine.loader import Decimal, fitted_constants
 from trnsim.validation.pool import worker_pool
 from trnsim.validation.predict import Settings, Skipped, captured, machine_of, step_seconds
@@ -119,9 +119,8 @@ class Constants:
                 "out of the fit are within it, as a logarithm",
             }
             lines.append(f"unseen = {_inline(figure)}")
-        part = path.with_suffix(".part")
-        part.write_text("\n".join(lines) + "\n")
-        os.replace(part, path)
+        text = "\n".join(lines) + "\n"
+        write_whole(path, lambda part: part.write_text(text), ValidationError)
 
     def to_list(self) -> list[dict[str, Any]]:
         """As `--json` has them."""

@@ -267,10 +267,7 @@ def _algorithm(row: Row, machine: _core.Machine) -> str:
         if word in notes or (names and notes.strip() == names[0]):
             if names is None:
                 raise Skipped("NCCL's NVLSTree is not modelled")
-            nodes = row.number("nodes") or 1
-            if names[0] == "tree" and nodes == row.number("ranks"):
-                return "hierarchical_tree"  # no two members share a server
-            return names[nodes > 1]
+            return names[(row.number("nodes") or 1) > 1]
     return ""
 
 

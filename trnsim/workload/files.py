@@ -23,6 +23,7 @@ from typing import Any
 
 from trnsim import _core
 from trnsim.errors import WorkloadError
+from trnsim.files import write_whole
 
 FORMAT = "trnsim-run"
 VERSION = (1, 1)  # a reader takes every older version, and every newer minor of its own major
@@ -84,19 +85,15 @@ def save_run(
     }
     document |= manifest
     document["roles"] = [{"name": name, "facts": columns["facts"]} for name, columns in tables]
-    target = Path(path)
-    part = target.with_name(f".{target.name}.{os.getpid()}.part")
-    try:
+
+    def write(part: Path) -> None:
         with zipfile.ZipFile(part, "w", zipfile.ZIP_STORED) as archive:
             _add(archive, "manifest.json", json.dumps(document, indent=1, sort_keys=True).encode())
             for name, columns in tables:
                 for table in TABLES:
                     _add(archive, f"roles/{name}/{table}.parquet", _encode(table, columns[table]))
-        os.replace(part, target)
-    except OSError as error:
-        raise WorkloadError(f"cannot write '{target}': {error.strerror or error}") from None
-    finally:
-        part.unlink(missing_ok=True)
+
+    write_whole(Path(path), write, WorkloadError)
 
 
 def load_run(path: str | os.PathLike[str]) -> RunFile:

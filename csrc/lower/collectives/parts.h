@@ -39,7 +39,7 @@ Phases from_scatter(workload::CallKind kind, Phases scatter);
 // as the fabric's file says, hops included.
 void set_latency(PhaseTemplate& phase, int64_t step_ps, int64_t between_pods,
                  const machine::Machine& machine);
-// Whether a group's sends leave their pod and find the NIC whole: its bytes are then `whole_nic`'s.
+// Whether a group's sends leave their pod and find the NIC whole: leave_nic_whole then counts them.
 bool has_whole_nic(const GroupShape& shape, const machine::Machine& machine);
 // Gives `phase.bytes`, each as many as it is, the library's share of a pod's links alone: the phase
 // counts them in sends of 1 / fabric_sends, rounded up. The share is met to 1 in 10,000.

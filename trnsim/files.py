@@ -1,0 +1,25 @@
+# SPDX-License-Identifier: Apache-2.0
+# SPDX-FileCopyrightText: The trnsim authors
+"""Files that are written whole or not at all."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+from trnsim.errors import TrnSimError
+
+
+def write_whole(path: Path, write: Callable[[Path], Any], error: type[TrnSimError]) -> None:
+    """Calls `write` with a path beside `path`, which then takes its name; raises `error` where the
+    disk or the folder does not let it, and leaves nothing behind."""
+    part = path.with_name(f".{path.name}.{os.getpid()}.part")
+    try:
+        write(part)
+        os.replace(part, path)
+    except OSError as problem:
+        raise error(f"cannot write '{path}': {problem.strerror or problem}") from None
+    finally:
+        part.unlink(missing_ok=True)
