@@ -399,9 +399,6 @@ class Rank:
         ...
 class LinkInfo:
     @property
-    def axis(self) -> int:
-        ...
-    @property
     def changes(self) -> list[tuple[int, int]]:
         ...
     @property
@@ -409,6 +406,9 @@ class LinkInfo:
         ...
     @property
     def rate(self) -> int:
+        ...
+    @property
+    def tier(self) -> int:
         ...
 class System:
     def __repr__(self) -> str:

@@ -25,7 +25,7 @@ int64_t narrow(int128 value) {
 }  // namespace
 
 Rational Rational::of(int128 numerator, int128 denominator) {
-  TRN_CHECK(denominator != 0, machine, "a figure divides by zero");
+  TRN_CHECK(denominator != 0, machine, "a figure divides by zero", "write a divisor other than 0");
   const int128 divisor = numerator == 0 ? denominator : gcd(numerator, denominator);
   return {narrow(numerator / divisor), narrow(denominator / divisor)};
 }
@@ -111,7 +111,8 @@ bool operator<(Rational a, Rational b) {
 int64_t duration_ps(int128 count, Rational per_second) {
   TRN_ASSERT(per_second.numerator > 0, "a rate must be positive");
   const int128 top = count * per_second.denominator;
-  TRN_CHECK(top < (int128(1) << 126) / kPsPerSecond, machine, "a duration overflows 128 bits");
+  TRN_CHECK(top < (int128(1) << 126) / kPsPerSecond, machine, "a duration overflows 128 bits",
+            "use less work or a faster rate");
   return narrow(ceil_div(top * kPsPerSecond, int128(per_second.numerator)));
 }
 

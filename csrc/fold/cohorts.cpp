@@ -172,13 +172,15 @@ Cohorts leave_unfolded(std::shared_ptr<const System> system) {
 Cohorts fold_system(std::shared_ptr<const System> system, int hash_bits, bool stop_early) {
   const Callers callers(*system);
   Partition partition = coarsest(*system);
-  for (uint64_t seed = 0;; ++seed) {
+  for (uint64_t seed = 0;; ++seed) {  // another one where hashes collide
     refine(*system, callers, seed, hash_bits, stop_early, partition);
     if (stop_early && size_t(partition.ranks) == system->ranks.size()) {
       return leave_unfolded(std::move(system));
     }
     Cohorts cohorts = make_quotient(*system, callers, partition);
-    if (find_inequity(*system, callers, cohorts).empty()) return cohorts;
+    const std::string inequity = find_inequity(*system, callers, cohorts);
+    if (inequity.empty()) return cohorts;
+    TRN_ASSERT(seed < 1000, "folding does not settle: " + inequity);
   }
 }
 

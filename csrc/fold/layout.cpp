@@ -231,7 +231,7 @@ class LayoutMaker {
     return peer;
   }
 
-  // Index in members, by member, of the group asked for last.
+  // Index in members, by member.
   const std::map<int32_t, int64_t>& indices(int32_t group) {
     auto [found, is_new] = indices_.try_emplace(group);
     if (is_new) {

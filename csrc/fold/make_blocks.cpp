@@ -214,7 +214,7 @@ class Maker {
     for (int32_t id = 0; id < topology.link_count(); ++id) {
       if (index[size_t(id)] < 0) continue;
       index[size_t(id)] = int32_t(made_.system.links.size());
-      made_.system.links.push_back({topology.link_name(id), 0, int8_t(topology.tier(id)), {}, 0});
+      made_.system.links.push_back({topology.link_name(id), 0, topology.tier(id), {}});
       made_.link_of_made.push_back(id);
     }
     if (has_all_links_) return;
@@ -268,9 +268,7 @@ void complete(const Job& job, const Made& made, System& system) {
     system.roles[role] = job.roles[role].program;
   }
   for (size_t i = 0; i < system.links.size(); ++i) {
-    const machine::Link link = job.topology.link(made.link_of_made[i]);
-    system.links[i].rate = link.rate;
-    system.links[i].healthy_rate = link.healthy_rate;
+    system.links[i].rate = job.topology.link(made.link_of_made[i]).rate;
   }
   for (const auto& [link, changes] : job.changing_links) {
     const auto at = std::lower_bound(made.link_of_made.begin(), made.link_of_made.end(), link);

@@ -77,8 +77,9 @@ class Refiner {
     if (has_interference(system)) chips_ = chips_of(system);
   }
 
-  bool run() {
-    bool has_split = split_by_themselves(), is_settled = false;
+  void run() {
+    split_by_themselves();
+    bool is_settled = false;
     while (!stop_early_ || size_t(partition_.ranks) < system_.ranks.size()) {
       hash_communicators();
       bool splits = split(partition_.communicator, partition_.communicators);
@@ -93,9 +94,7 @@ class Refiner {
       hash_ranks();
       splits |= split(partition_.rank, partition_.ranks);
       if (!splits) break;
-      has_split = true;
     }
-    return has_split;
   }
 
  private:
@@ -280,9 +279,9 @@ Partition coarsest(const System& system) {
   return partition;
 }
 
-bool refine(const System& system, const Callers& callers, uint64_t seed, int hash_bits,
+void refine(const System& system, const Callers& callers, uint64_t seed, int hash_bits,
             bool stop_early, Partition& partition) {
-  return Refiner(system, callers, seed, hash_bits, stop_early, partition).run();
+  Refiner(system, callers, seed, hash_bits, stop_early, partition).run();
 }
 
 }  // namespace trnsim::fold

@@ -46,8 +46,8 @@ class Callers {
 // Everything in one class of its kind.
 Partition coarsest(const System& system);
 // Splits classes until no hash of `hash_bits` bits does any more, or, with stop_early, every rank
-// is alone. True when something was split.
-bool refine(const System& system, const Callers& callers, uint64_t seed, int hash_bits,
+// is alone.
+void refine(const System& system, const Callers& callers, uint64_t seed, int hash_bits,
             bool stop_early, Partition& partition);
 // The quotient, as if the partition were equitable.
 Cohorts make_quotient(const System& system, const Callers& callers, const Partition& partition);

@@ -79,9 +79,8 @@ struct RateChange {
 struct LinkInfo {
   std::string name;
   int64_t rate = 0;  // 1/1024 B/s, at the start; the solver's capacity is rate * 2^16
-  int8_t axis = 0;   // machine::Tier
+  machine::Tier tier = {};
   std::vector<RateChange> changes = {};  // ascending in time
-  int64_t healthy_rate = 0;              // without faults: what weights are normalised on
 };
 
 // Interference: while a call moves bytes over links (from the entry of a phase that has bytes to

@@ -31,7 +31,9 @@ struct Target {
   int64_t cores = 1;  // physical cores of the rank; 1 on a GPU or TPU
   Rational hbm_Bps;   // of the rank, at the efficiency of long streams
   Rational hbm_peak_Bps, host_link_Bps;
-  Rational grouped_factor{1, 1};  // of the rate of products of which one op has many
+  // Products of which one op has many: what they get of the rate, and how often the host launches
+  // something for each of them, 0 where one launch is for all.
+  Rational grouped_factor{1, 1}, grouped_launches{0, 1};
   bool copies_parameters = true;  // around the messages of FSDP, as machine::Stack says
 
   bool is_neuron() const { return architecture == machine::Architecture::neuroncore; }

@@ -42,16 +42,28 @@ class EagerEmitter {
   }
 
  private:
-  int32_t launch() {
+  int32_t launch(const Unit& unit) {
     ++builder_.program().hidden_host_ops;
-    return builder_.task(TaskKind::launch, host_, target_.chip.gpu.host_launch_ps, -1, {});
+    return builder_.task(TaskKind::launch, host_, launch_ps(unit), -1, {});
+  }
+
+  // An op of many products may take launches for each of them.
+  int64_t launch_ps(const Unit& unit) const {
+    const int64_t once_ps = target_.chip.gpu.host_launch_ps;
+    int64_t products = 0;
+    for (const Member& member : unit.members) {
+      for (const GemmShape& shape : member.cost->gemms) {
+        if (shape.batch > 1) products += shape.batch;
+      }
+    }
+    return std::max(once_ps, scale_up(int128(products) * once_ps, target_.grouped_launches));
   }
 
   // Each kernel has its own launch, but a captured graph is launched as a whole.
   int32_t launch_of(const Unit& unit) {
     const workload::Record& record = workload_.records[size_t(unit.record)];
     const bool captured = workload::is_captured_graph(workload_, record);
-    if (!captured || record.region != region_) launched_ = launch();
+    if (!captured || record.region != region_) launched_ = launch(unit);
     region_ = captured ? record.region : -1;
     return launched_;
   }

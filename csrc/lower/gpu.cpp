@@ -10,16 +10,22 @@ namespace {
 
 // Tiles run in waves over the multiprocessors, and a partial wave costs a whole one. When there are
 // fewer tiles than half of the multiprocessors, the contraction is split to fill them (split-K).
-int64_t gemm_ps(const GemmShape& shape, Rational rate, const machine::Gpu& gpu) {
+int128 flops_in_tiles(const GemmShape& shape, int64_t rows, int64_t columns, int64_t sms) {
+  const int64_t tiles = shape.batch * ceil_div(shape.m, rows) * ceil_div(shape.n, columns);
+  const int128 of_tile = int128(2) * rows * columns * shape.k;
+  return of_tile * (2 * tiles < sms ? tiles : ceil_div(tiles, sms) * sms);
+}
+
+int64_t gemm_ps(const GemmShape& shape, const std::string& dtype, Rational rate,
+                const machine::Gpu& gpu) {
   if (std::min({shape.batch, shape.m, shape.n, shape.k}) == 0) return 0;
-  const int64_t sms = gpu.multiprocessors;
-  const int64_t tiles =
-      shape.batch *
-      std::min(ceil_div(shape.m, gpu.tile_rows) * ceil_div(shape.n, gpu.tile_columns),
-               ceil_div(shape.m, gpu.tile_columns) * ceil_div(shape.n, gpu.tile_rows));
-  const int128 tile_flops = int128(2) * gpu.tile_rows * gpu.tile_columns * shape.k;
-  if (2 * tiles < sms) return duration_ps(ceil_div<int128>(tile_flops * tiles, 1), rate);
-  return duration_ps(int128(ceil_div(tiles, sms)) * tile_flops * sms, rate);
+  const int64_t sms = gpu.multiprocessors, rows = gpu.tile_rows, columns = gpu.tile_columns;
+  int128 flops = std::min(flops_in_tiles(shape, rows, columns, sms),
+                          flops_in_tiles(shape, columns, rows, sms));
+  // Operands of 8 bits are half as much to load: square tiles are as fast.
+  const bool is_float8 = dtype.rfind("float8", 0) == 0 || dtype == "mxfp8";
+  if (is_float8) flops = std::min(flops, flops_in_tiles(shape, rows, rows, sms));
+  return duration_ps(flops, rate);
 }
 
 // The rate of a dtype: its own, or fp32's for what has no tensor core.
@@ -40,7 +46,7 @@ GpuKernel gpu_kernel(const Cost& cost, int64_t bytes, const Target& target) {
   const Rational rate = gemm_rate(cost.dtype, target);
   const Rational grouped = rate * target.grouped_factor;
   for (const GemmShape& shape : cost.gemms) {
-    compute_ps += gemm_ps(shape, shape.batch > 1 ? grouped : rate, gpu);
+    compute_ps += gemm_ps(shape, cost.dtype, shape.batch > 1 ? grouped : rate, gpu);
   }
   if (cost.gemms.empty() && !cost.attention) {  // a cost that the script gives
     compute_ps += duration_ps(cost.executed_flops, rate);

@@ -42,6 +42,7 @@ Target make_target(const machine::Machine& machine, int64_t ranks_per_chip) {
   Target target;
   target.chip = under_stack(machine.chip, machine.stack);
   target.grouped_factor = machine.stack.grouped_factor;
+  target.grouped_launches = machine.stack.grouped_launches;
   target.copies_parameters = machine.stack.copies_parameters;
   target.architecture = machine.chip.architecture;
   target.ranks_per_chip = ranks_per_chip;

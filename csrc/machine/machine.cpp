@@ -96,12 +96,14 @@ void read_chip(Reader& reader, Chip& chip) {
   }
 }
 
-// What a training step gets of every link's rate.
-void scale_links(Machine& machine, Rational factor) {
-  std::vector<Rational*> rates{&machine.fabric.nic_Bps, &machine.fabric.port_Bps,
-                               &machine.switch_port_Bps, &machine.hypercube_Bps};
-  for (Rational& rate : machine.torus_axis_Bps) rates.push_back(&rate);
-  for (Rational* rate : rates) *rate = *rate * factor;
+// What a training step gets of the rates of links.
+void scale_links(Machine& machine) {
+  const Rational inside = machine.stack.link_factor, between = machine.stack.network_factor;
+  for (Rational* rate : {&machine.fabric.nic_Bps, &machine.fabric.port_Bps}) {
+    *rate = *rate * between;
+  }
+  for (Rational* rate : {&machine.switch_port_Bps, &machine.hypercube_Bps}) *rate = *rate * inside;
+  for (Rational& rate : machine.torus_axis_Bps) rate = rate * inside;
 }
 
 void read_price_and_power(Reader& reader, Machine& machine) {
@@ -191,7 +193,7 @@ Machine make_machine(const std::string& name, const std::string& description,
   read_multicast(reader, machine);
   read_price_and_power(reader, machine);
   machine.stack = read_stack(reader);
-  scale_links(machine, machine.stack.link_factor);
+  scale_links(machine);
   reader.finish();
   machine.hash = hash_of(machine);
   return machine;

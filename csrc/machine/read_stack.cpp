@@ -24,7 +24,9 @@ Stack read_stack(Reader& reader) {
   factor("float8_factor", stack.float8_factor);
   factor("attention_factor", stack.attention_factor);
   factor("grouped_factor", stack.grouped_factor);
+  factor("grouped_launches", stack.grouped_launches);
   factor("link_factor", stack.link_factor);
+  factor("network_factor", stack.network_factor);
   factor("error", stack.error);
   factor("error_of_other_machines", stack.error_of_other_machines);
   return stack;

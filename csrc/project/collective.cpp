@@ -71,7 +71,7 @@ int64_t one_send_ps(const fold::System& system, const fold::Variable& variable,
   for (const fold::LinkUse& use : variable.uses) {
     const fold::LinkInfo& link = system.links[size_t(use.link)];
     const int128 on_link = int128(variable.bytes) * use.weight / fold::kWeightOne;
-    const int128 bytes = std::min(bytes_of_one(phase, machine::Tier(link.axis)), on_link);
+    const int128 bytes = std::min(bytes_of_one(phase, link.tier), on_link);
     longest_ps = std::max(longest_ps, duration_ps(bytes, {link.rate, kRateUnitsPerBps}));
   }
   return longest_ps;

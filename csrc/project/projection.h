@@ -119,7 +119,7 @@ struct ProjectOptions {
   int64_t top = 10;
   bool advise = true, interval = true;
   bool fold = true;        // simulate one rank of each class; the same result either way
-  bool step_mode = false;  // collectives in steps, as lower/ring_steps.h says; nothing is folded
+  bool step_mode = false;  // collectives in steps, as lower/ring_steps.h says
   Scenario scenario;
   std::shared_ptr<Progress> progress;  // or null
   // Processes that project the same, of which each simulates a share of the variants.

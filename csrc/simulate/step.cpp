@@ -245,7 +245,8 @@ void Step::check_finished() const {
   }
   if (ended == task_count_) return;
   const std::string stalled = transfers_.stalled();
-  TRN_CHECK(stalled.empty(), simulate, stalled, "give the link a bandwidth above 0");
+  TRN_CHECK(stalled.empty(), simulate, stalled,
+            "let the link live, or leave out @TIME, so that routes go around it");
   TRN_CHECK(options_.exchange == nullptr, simulate,
             std::to_string(task_count_ - ended) + " tasks wait for ever",
             "run it in one process, which names who waits for whom");

@@ -222,3 +222,23 @@ def test_half_precision_norms_train_with_statistics_in_float(mode, norm):
     for ours, theirs in zip(train(norm, "trn", torch.bfloat16), expected, strict=True):
         assert ours.dtype == torch.bfloat16
         torch.testing.assert_close(ours.cpu().float(), theirs, rtol=0.05, atol=0.1)
+
+
+@pytest.mark.parametrize("mode", ["sum", "mean", "max"])
+@pytest.mark.parametrize("weighted", [False, True])
+def test_gradients_of_an_embedding_bag_go_to_the_rows_of_each_bag(mode, weighted):
+    """The CPU leaves the bag of each index out of its results where it can do without."""
+    if weighted and mode != "sum":
+        pytest.skip("only sums take weights")
+    grads = []
+    for device in ("cpu", "trn"):
+        torch.manual_seed(0)
+        bag = nn.EmbeddingBag(10, 4, mode=mode)
+        weights = torch.rand(6)
+        bag.to(device)
+        indices = torch.tensor([1, 2, 4, 5, 4, 3], device=device)
+        offsets = torch.tensor([0, 2, 2, 5], device=device)  # an empty bag among them
+        out = bag(indices, offsets, weights.to(device) if weighted else None)
+        out.backward(torch.linspace(0, 1, out.numel()).reshape(out.shape).to(device))
+        grads.append(bag.weight.grad.cpu())
+    torch.testing.assert_close(grads[1], grads[0])

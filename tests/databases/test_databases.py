@@ -40,5 +40,6 @@ def test_the_list_is_short_and_each_entry_has_a_reason(database):
     for mode in ("compute", "phantom"):
         listed = of["failures"][mode]
         assert len(listed) <= of["most"][mode], "the list never grows"
-        assert len(listed) <= 0.02 * of["entries"], "98 % of the entries pass"
+        share = 0.01 if mode == "compute" else 0.015
+        assert len(listed) <= share * of["entries"], "99 %, in phantom mode 98.5, of them pass"
         assert all(len(reason) > 10 for reason in listed.values())

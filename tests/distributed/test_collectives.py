@@ -10,6 +10,7 @@ import torch.distributed as dist
 from jobs import calls_of, job
 
 import trnsim.device  # noqa: F401
+from trnsim import _torch
 
 SIZES = [1, 2, 64, 65_536]
 
@@ -156,6 +157,32 @@ def test_a_scatter_gives_this_rank_its_part(mode):
         output = torch.zeros(1, device="trn")
         dist.scatter(output, [on_device([float(i)]) for i in range(3)], src=1)
         assert output.tolist() == [1.0]
+
+
+def test_what_another_rank_scatters_is_not_known_and_said():
+    with job(3, "compute", rank=1) as held:
+        output = torch.ones(1, device="trn")
+        dist.scatter(output, None, src=0)
+        assert output.tolist() == [0.0]
+    assert any("rank 0 scatters reads as zeros" in note for note in held.workload.notes)
+
+
+@pytest.mark.parametrize("factor", [2.0, torch.tensor([2.0])])
+def test_a_sum_with_a_factor_multiplies_by_it(mode, factor):
+    with job(4, mode):
+        tensor = on_device([1.0, -2.0])
+        made = factor.to("trn") if isinstance(factor, torch.Tensor) else factor
+        dist.all_reduce(tensor, dist._make_nccl_premul_sum(made))
+        assert tensor.tolist() == [8.0, -16.0]
+
+
+def test_a_sum_with_an_unknown_factor_is_unknown():
+    with job(4, "phantom"):
+        factor = torch.randn(300, 300, device="trn").sum()
+        assert not _torch.is_known(factor)
+        tensor = on_device([1.0, -2.0])
+        dist.all_reduce(tensor, dist._make_nccl_premul_sum(factor))
+        assert not _torch.is_known(tensor)
 
 
 def test_reduce_scatter_keeps_this_ranks_slice_of_the_sum(mode):

@@ -10,8 +10,8 @@ from trnsim.cli import app
 from trnsim.errors import MachineError
 
 GPUS = [
-    "v100", "a100-40gb", "a100", "h100", "h100-500w", "h100-efa", "h200", "b200", "b300",
-    "gb200-nvl72", "gb200-nvl36x2", "gb300-nvl72",
+    "v100", "a100-40gb", "a100", "h100", "h100-500w", "h100-efa", "h200", "b200", "b200-efa",
+    "b300", "b300-efa", "gb200-nvl72", "gb200-nvl36x2", "gb300-nvl72",
 ]  # fmt: skip
 TRAINIUM = ["trn1", "trn1n", "inf2", "trn2", "trn2-ultra", "rainier", "trn3"]
 TPUS = ["tpu-v4", "tpu-v5e", "tpu-v5p", "tpu-v6e", "tpu-7x"]

@@ -84,17 +84,27 @@ def test_a_chip_that_was_never_fitted_has_the_medians_and_the_error_of_others() 
     assert value(machines.load("trn2", constants=CONSTANTS), "stack.gemm_factor") is None
 
 
-def test_links_have_their_factor() -> None:
+@pytest.mark.parametrize(
+    ("factor", "ranks", "times"),
+    [
+        ("link_factor", 8, 2),  # a server
+        ("network_factor", 8, 1),
+        ("network_factor", 16, 2),  # two, whose NICs are the limit
+    ],
+)
+def test_links_inside_of_servers_and_between_have_factors_of_their_own(
+    factor, ranks, times
+) -> None:
     import trnsim
 
-    half = machines.load("h100", ["stack.link_factor=0.5"])
+    half = machines.load("h100", [f"stack.{factor}=0.5"])
     whole = machines.load("h100")
-    size = [1 << 34]
     slow, fast = (
-        trnsim.collective("all_gather", m, sizes=size, ranks=16).rows[0].time_us
+        trnsim.collective("all_gather", m, sizes=[1 << 34], ranks=ranks, algorithm=name).rows[0]
         for m in (half, whole)
+        for name in ["ring" if ranks == 8 else "rail_ring"]
     )
-    assert slow == pytest.approx(2 * fast, rel=0.01)
+    assert slow.time_us == pytest.approx(times * fast.time_us, rel=0.01)
 
 
 def test_an_unknown_sheet_is_named_with_the_nearest() -> None:

@@ -79,7 +79,50 @@ def test_fewer_sequences_than_chips_are_divided():
         system="TPU7x", framework="MaxText", TP="", PP="", VP="", CP="", precision="bf16",
         chips="256", seq="131072", global_batch_seqs="64",
     )  # fmt: skip
-    assert (layout.cp, layout.dp, layout.recompute) == (4, 64, "full")
+    assert (layout.cp, layout.dp) == (4, 64)
+    assert layout.recompute == ("qkv", "attention", "down")  # what Google's recipe keeps
+
+
+@pytest.mark.parametrize(
+    ("changes", "kept", "shard"),
+    [
+        ({"model": "Llama3-70B", "precision": "bf16"}, ("qkv", "attention"), 0),
+        ({"model": "Llama3.1-405B", "precision": "bf16"}, ("down",), 0),
+        ({"model": "Llama3.1-405B", "precision": "fp8_full"}, "full", 0),
+        ({"model": "GPT-OSS-120B", "precision": "bf16"}, ("down",), 32),
+        ({"model": "Qwen3-235B-A22B", "precision": "bf16"}, "full", 0),
+    ],
+    ids=lambda value: value["model"] if isinstance(value, dict) else None,
+)
+def test_recipes_for_ironwood_say_what_is_kept_and_shared(changes, kept, shard):
+    _, layout, _ = configured(
+        system="TPU7x", framework="MaxText", TP="", PP="", VP="", CP="", chips="256", seq="8192",
+        global_batch_seqs="2048", layers="", hidden="", ffn="", heads="", kv_heads="", **changes,
+    )  # fmt: skip
+    assert (layout.recompute, layout.shard) == (kept, shard)
+
+
+@pytest.mark.parametrize(
+    ("version", "notes", "asks"),
+    [
+        ("release 26.04.01", "", True),
+        ("release 26.06", "", False),
+        ("release 25.09", "tokendrop", False),
+    ],
+)
+def test_the_host_asks_for_shares_of_experts_before_release_26_06(version, notes, asks):
+    _, _, style = configured(framework="Megatron-Bridge", source_version=version, notes=notes)
+    assert style.routes_on_host is asks
+
+
+def test_mixtral_on_trillium_chooses_by_masks():
+    changes = {
+        "framework": "MaxText", "model": "Mixtral-8x22B", "TP": "", "PP": "", "VP": "", "CP": "",
+        "precision": "bf16", "layers": "", "hidden": "", "ffn": "", "heads": "", "kv_heads": "",
+    }  # fmt: skip
+    for system, capacity in (("TPU v6e", 1.25), ("TPU v5p", 0.0)):
+        _, _, style = configured(system=system, **changes)
+        assert style.capacity == capacity
 
 
 def test_torchtitan_compiles_unless_it_says_not():

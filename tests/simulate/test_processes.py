@@ -95,6 +95,15 @@ def test_processes_share_what_a_projection_takes(processes, tmp_path):
     assert shared.stdout == alone.stdout
 
 
+def test_no_fold_gives_the_same_document_of_many_ranks(tmp_path):
+    save_run(tmp_path / "job.trnsim", [small_workload.train(world_size=64)], machine="trn2-ultra")
+    command = ("-m", "trnsim", "project", tmp_path / "job.trnsim", "--json")
+    folded, unfolded = interpreter(*command), interpreter(*command, "--no-fold")
+    assert (folded.returncode, unfolded.returncode) == (0, 0), folded.stderr + unfolded.stderr
+    assert json.loads(folded.stdout)["ranks"] == 64
+    assert unfolded.stdout == folded.stdout
+
+
 def test_a_process_that_dies_ends_the_others(tmp_path):
     done = torchrun(2, DEAD, tmp_path)
     assert done.returncode != 0

@@ -118,7 +118,7 @@ def test_every_system_of_the_table_has_a_machine_and_a_stack_sheet() -> None:
     from trnsim import machine as machines
     from trnsim.validation import rows
 
-    for (name, _), system in rows._systems().items():
+    for (name, *_), system in rows._systems().items():
         assert system.machine in machines.presets(), name
         assert system.stack in ("", *machines.stacks()), name
 

@@ -38,8 +38,8 @@ def calibrate(
         str | None,
         typer.Option(
             metavar="NAME",
-            help="gemm_factor, float8_factor, attention_factor, grouped_factor or link_factor "
-            "(default: the one that moves the step most).",
+            help="gemm_factor, float8_factor, attention_factor, grouped_factor, link_factor "
+            "or network_factor (default: the one that moves the step most).",
         ),
     ] = None,
     machine: options.OtherMachine = None,

@@ -80,9 +80,9 @@ def collective(
 ) -> None:
     """Simulate a collective on an idle machine: time and bandwidth by size.
 
-    The last column is the share of the time that transfers of the call lose to one another on the
-    links that they share. Below stand what would make the largest size faster, and what of the
-    network limits none.
+    The column `lost to contention` is the share of the time that transfers of the call lose to one
+    another on the links that they share. Below stand what would make the largest size faster, and
+    what of the network limits none.
     """
     options.let_threads_sleep()
     import trnsim

@@ -64,6 +64,8 @@ class Experts(nn.Module):
         model, place = self.model, self.place
         logits = F.linear(x, self.router)
         shares = _Route.apply(logits, model.topk)
+        if self.style.capacity:
+            return self._masked(x, shares)
         parts = math.lcm(self.count, place.layout.ep)  # equal for every expert and every rank
         rows = -(-x.shape[0] * model.topk // parts) * parts
         if self.style.routes_on_host:
@@ -86,6 +88,23 @@ class Experts(nn.Module):
         if servers is not None:
             routed = _exchanged(_Move.apply(routed, "unpermute", once), servers)
         return _Move.apply(routed, "unpermute", x.shape[0])
+
+    def _masked(self, x: Tensor, shares: Tensor) -> Tensor:
+        """By masks that choose a fixed number of each sequence's tokens for every expert."""
+        model, place = self.model, self.place
+        sequences = x.unflatten(0, (min(place.layout.micro_batch, x.shape[0]), -1))
+        each = math.ceil(sequences.shape[1] * model.topk * self.style.capacity / model.experts)
+        places = model.experts * each
+        mask = shares[:, :1].to(x.dtype).expand(-1, places).contiguous()
+        mask = mask.unflatten(0, sequences.shape[:2])
+        routed = _EachSequence.apply(mask.detach().transpose(1, 2), sequences).flatten(0, 1)
+        _, ranks = place.experts_by_server(0)
+        routed = _exchanged(routed, ranks).unflatten(0, (self.count, -1))
+        up = _Grouped.apply(routed, self.up, self)
+        active = kernels.activation(model.activation, model.gated, up, None, True)
+        routed = _Grouped.apply(active, self.down, self).flatten(0, 1)
+        routed = _exchanged(routed, ranks).unflatten(0, (sequences.shape[0], -1))
+        return _EachSequence.apply(mask, routed).flatten(0, 1)
 
     # --- where they are --------------------------------------------------------------------------
 
@@ -223,21 +242,46 @@ class _Grouped(torch.autograd.Function):
         operands = _operands(x, layer)
         ctx.save_for_backward(operands[-1])
         ctx.layer, ctx.weight, ctx.name = layer, weight, "up" if weight is layer.up else "down"
-        return _multiply(operands[0], _weights(layer, ctx.name)[0].transpose(1, 2), x)
+        by_row = _weights(layer, ctx.name)[0].transpose(1, 2)
+        return _multiply(operands[0], by_row, x, _is_grouped(layer))
 
     @staticmethod
     def backward(ctx: Any, grad: Tensor) -> tuple[Tensor | None, ...]:
         (x,) = ctx.saved_tensors
         layer: Experts = ctx.layer
+        grouped = _is_grouped(layer)
         operands = _operands(grad.contiguous(), layer)
-        of_input = _multiply(operands[0], _weights(layer, ctx.name)[-1], grad)
+        of_input = _multiply(operands[0], _weights(layer, ctx.name)[-1], grad, grouped)
         by_column = operands[-1].transpose(1, 2)
         main = getattr(getattr(layer, ctx.name), "main_grad", None)
         if main is None:
-            return of_input, _multiply(by_column, x, grad), None
+            return of_input, _multiply(by_column, x, grad, grouped), None
         inputs = [("self", main), ("batch1", by_column), ("batch2", x)]
         kernels.record("aten::baddbmm_", inputs, [main], mutated=[main])
         return of_input, None, None
+
+
+class _EachSequence(torch.autograd.Function):
+    """One product for each sequence: [sequences, a, b] times [sequences, b, c]."""
+
+    @staticmethod
+    def forward(ctx: Any, left: Tensor, right: Tensor) -> Tensor:
+        ctx.save_for_backward(left, right)
+        return _multiply(left, right, right, False)
+
+    @staticmethod
+    def backward(ctx: Any, grad: Tensor) -> tuple[Tensor | None, ...]:
+        left, right = ctx.saved_tensors
+        of_left = None
+        if ctx.needs_input_grad[0]:
+            of_left = _multiply(grad, right.transpose(1, 2), grad, False)
+        return of_left, _multiply(left.transpose(1, 2), grad, grad, False)
+
+
+def _is_grouped(layer: Experts) -> bool:
+    """Whether one kernel makes the products of all experts, as where each has rows of its own
+    number; XLA makes those of equal numbers as any product."""
+    return not layer.style.capacity
 
 
 def _operands(x: Tensor, layer: Experts) -> tuple[Tensor, ...]:
@@ -254,7 +298,12 @@ def _weights(layer: Experts, name: str) -> tuple[Tensor, ...]:
     return layer.held_fp8[name]
 
 
-def _multiply(left: Tensor, right: Tensor, like: Tensor) -> Tensor:
+def _multiply(left: Tensor, right: Tensor, like: Tensor, grouped: bool) -> Tensor:
+    """[n, a, b] times [n, b, c], by one kernel for all or by one for each."""
     out = like.new_empty((left.shape[0], left.shape[1], right.shape[2]))
-    kernels.record("aten::bmm", [("self", left), ("mat2", right)], [out])
+    if grouped:
+        kernels.record("aten::bmm", [("self", left), ("mat2", right)], [out])
+        return out
+    for one, a, b in zip(out.unbind(), left.unbind(), right.unbind(), strict=True):
+        kernels.record("aten::mm", [("self", a), ("mat2", b)], [one])
     return out

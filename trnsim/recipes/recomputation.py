@@ -18,6 +18,16 @@ _MAXTEXT = {
 }  # fmt: skip
 _TORCHTITAN_OPS = ("qkv", "attention", "gate", "down")  # every second product, and attention
 _AXLEARN = ("qkv", "attention", "out")  # RematRegexSavePatterns.NATIVE_ATTENTION
+# What Google's recipes for Ironwood keep of a layer, by the beginning of a model's name, precision
+# and sequence; where none is named, nothing. github.com/AI-Hypercomputer/tpu-recipes
+# training/ironwood/*/run_recipe.sh: remat_policy and the tensors beside it.
+_IRONWOOD = (
+    ("Llama3-70B", "", "131072", ("qkv", "attention", "down")),
+    ("Llama3-70B", "", "", ("qkv", "attention")),
+    ("Llama3.1-405B", "bf16", "", ("down",)),
+    ("GPT-OSS", "", "", ("down",)),
+    ("Gemma4-31B", "", "", ("out", "down")),
+)
 _DOTS = ("qkv", "out", "up", "down")  # "minimal": products without batch axes
 
 
@@ -58,8 +68,13 @@ def _maxtext(row: Mapping[str, str], said: str) -> Kept:
         return ("qkv",)
     if said == "save_dot_except_mlpwi":
         return ("qkv", "attention", "out", "down")
+    if said == "" and row["system"] == "TPU7x":
+        for model, precision, sequence, kept in _IRONWOOD:
+            is_it = row["model"].startswith(model) and precision in row["precision"]
+            if is_it and sequence in ("", row["seq"]):
+                return kept
     if said in ("full", "custom") or (said == "" and row["system"].startswith("TPU")):
-        return "full"  # Ironwood's recipes are not in the table; "custom" names no tensor
+        return "full"  # "custom" names no tensor
     if said == "minimal":
         return _DOTS
     return ("qkv", "attention", "out", "up", "down")  # on GPUs: minimal_flash

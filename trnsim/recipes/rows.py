@@ -31,8 +31,18 @@ _PRECISIONS = {
 # Models whose recipes in Megatron-Bridge have the flexible dispatcher (DeepEP, HybridEP), where it
 # matters: on servers of 8 GPUs; an NVL72 has all experts in one domain.
 # github.com/NVIDIA-NeMo/Megatron-Bridge scripts/performance/configs/deepseek
-_FLEXIBLE = ("DeepSeek", "Kimi")
+_FLEXIBLE = ("DeepSeek",)
 _SERVERS_OF_EIGHT = ("H100", "B200", "B300")
+# Chips that share one copy of the parameters in Google's recipes for Ironwood where it is not all
+# of them (ici_fsdp_parallelism, which counts the two devices of a chip), by model and chips.
+# github.com/AI-Hypercomputer/tpu-recipes training/ironwood/*/run_recipe.sh
+_IRONWOOD_SHARDS = {
+    ("GPT-OSS-120B", "64"): 32, ("GPT-OSS-120B", "256"): 32, ("Gemma4-26B", "256"): 128,
+}  # fmt: skip
+# Models whose experts take a fixed share of tokens in MaxText's configurations (sparse_matmul off),
+# and how much more than an equal one (capacity_factor), by system.
+# github.com/AI-Hypercomputer/maxtext benchmarks/maxtext_trillium_model_configs.py
+_CAPACITY = {("TPU v6e", "Mixtral"): 1.25, ("TPU v6e", "DeepSeek"): 1.0}
 # 16-bit peaks in TFLOP/s, of Google's pages: what no training reaches 80 % of.
 _TPU_PEAKS = {"TPU v4": 275, "TPU v5e": 197, "TPU v5p": 459, "TPU v6e": 918}
 
@@ -154,6 +164,8 @@ def _layout(row: Row, model: Model) -> Layout | str:
     zero = 3 if is_fsdp else 0 if _is_first_generation(row) else 1
     if row["FSDP_ZeRO"] == "SHARD_GRAD_OP":
         zero = 2
+    if row["system"] == "TPU7x" and not shard:
+        shard = _IRONWOOD_SHARDS.get((row["model"], row["chips"]), 0)
     kept, layers = recompute_of(row, model, pp * max(1, _number(row, "VP", 1)))
     return Layout(
         tp=tp, pp=pp, vp=_number(row, "VP", 1) if pp > 1 else 1, cp=cp, dp=dp,
@@ -216,6 +228,21 @@ def _gradient(row: Row) -> str:
 # --- style ----------------------------------------------------------------------------------------
 
 
+def release_of(row: Row) -> tuple[int, ...]:
+    """The release of the software, as (26, 4, 1) for 26.04.01; () where the row names none."""
+    where = f"release {row['framework']} {row.get('source_version', '')}"
+    found = re.search(r"release (?:\S+ )*?(\d\d(?:\.\d\d)+)", where)
+    return tuple(map(int, found.group(1).split("."))) if found else ()
+
+
+def _asks_for_shares(row: Row) -> bool:
+    """Whether the host waits in each layer to learn how many tokens every expert gets, which the
+    sizes of Transformer Engine's grouped products were before release 26.06; where tokens are
+    dropped down to equal shares it knows."""
+    is_nvidia = row["framework"].startswith(("Megatron-Bridge", "NeMo"))
+    return is_nvidia and release_of(row) < (26, 6) and "tokendrop" not in row["notes"]
+
+
 def _style(row: Row, layout: Layout) -> Style:
     framework, notes = row["framework"], row["notes"]
     if framework.startswith("llm-foundry"):
@@ -226,14 +253,16 @@ def _style(row: Row, layout: Layout) -> Style:
         is_eager = "eager" in notes or "no compile" in notes
         return STYLES["torchtitan-eager" if is_eager else "torchtitan"]
     if framework.startswith(_JAX):
-        return STYLES["gspmd"]
+        capacity = _CAPACITY.get((row["system"], re.split("[-V]", row["model"])[0]), 0.0)
+        return STYLES["gspmd"].with_(capacity=capacity)
     if row["system"].startswith("Trn"):
         return STYLES["neuron"]
     if _is_first_generation(row):
         return STYLES["megatron-2021"]
     if layout.zero == 3:
         return STYLES["megatron-fsdp"]
+    style = STYLES["megatron"].with_(routes_on_host=_asks_for_shares(row))
     is_flexible = framework == "Megatron-Bridge" and row["model"].startswith(_FLEXIBLE)
     if is_flexible and row["system"] in _SERVERS_OF_EIGHT:
-        return STYLES["megatron"].with_(dispatch_ranks=8)
-    return STYLES["megatron"]
+        return style.with_(dispatch_ranks=8)
+    return style

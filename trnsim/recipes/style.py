@@ -33,6 +33,9 @@ class Style:
         routes_on_host: the host reads how many tokens go to each expert, in every layer.
         dispatch_ranks: tokens go once to each server, of so many ranks, that has some of their
             experts, and are handed on there (DeepEP); 0: a copy for each expert goes to its rank.
+        capacity: experts take this much more than an equal share of each sequence's tokens, and
+            masks choose them (GShard, MaxText without sparse_matmul); 0: tokens are sorted, each
+            expert takes what it is sent.
         optimizer: "fused", "foreach" as in torch without a choice, or "single", a loop.
     """
 
@@ -49,6 +52,7 @@ class Style:
     separate: bool = False
     routes_on_host: bool = False
     dispatch_ranks: int = 0
+    capacity: float = 0.0
     optimizer: str = "fused"
 
     def __post_init__(self) -> None:

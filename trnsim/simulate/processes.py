@@ -18,7 +18,7 @@ from collections.abc import Iterable
 from typing import TYPE_CHECKING
 
 from trnsim.errors import SimulateError
-from trnsim.job import whole_number_of, whole_numbers_of
+from trnsim.job import LARGEST_COUNT, whole_number_of, whole_numbers_of
 
 if TYPE_CHECKING:
     import numpy as np
@@ -68,6 +68,9 @@ def simulate_system(
     """
     from trnsim import _core
 
+    ranks_per_pod = whole_number_of(
+        SimulateError, "ranks_per_pod is", ranks_per_pod, 1, LARGEST_COUNT
+    )
     if group is None:
         return _core.simulate_step(
             system, _core.Engine.bulk, _core.Backend.automatic, False, True, keep_times, None

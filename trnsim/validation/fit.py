@@ -2,7 +2,8 @@
 # SPDX-FileCopyrightText: The trnsim authors
 """Fits the constants of chips and stacks to published training steps: of each chip a GEMM factor,
 one for products in 8 bits, and one for each attention kernel; of each stack what its messages get
-of the links, and what its experts' products get of the GEMM rate. None per row, none per model.
+of the links inside of a pod or server and of those between, and what its experts' products get of
+the GEMM rate. None per row, none per model.
 
 The error of a row is the logarithm of predicted over published. Every round but the last simulates
 every row with its constants, and with each of them 5 % larger. The constants move by least squares
@@ -37,10 +38,10 @@ NOISE = 0.04  # what a row's error is taken to be; Huber's weights begin at one 
 # the median error of 420 steps is 4.7 % in place of 3.8 %.
 MOST = {
     "gemm_factor": 1.25, "float8_factor": 1.25, "attention_factor": 1.25, "link_factor": 2.5,
-    "grouped_factor": 1.0,
+    "network_factor": 2.5, "grouped_factor": 1.0,
 }  # fmt: skip
 OF_CHIP = ("gemm_factor", "float8_factor", "attention_factor")
-OF_STACK = ("link_factor", "grouped_factor")
+OF_STACK = ("link_factor", "network_factor", "grouped_factor")
 Key = tuple[str, str, str]  # chip or stack, factor, attention kernel or ""
 
 

@@ -292,9 +292,9 @@ def _gemm(row: Row, settings: Settings) -> _Prediction:
         one = torch.ones((), device="trn")
         return torch._scaled_mm(a, b, one, one, out_dtype=torch.bfloat16)
 
-    seconds = _kernel_seconds(product, row, settings)
-    rate = 2 * m * n * k / seconds / 1e12
-    return _Prediction(rate / (2 if "per device" in row["notes"] else 1))
+    devices = 2 if "per device" in row["notes"] else 1  # of a chip
+    seconds = _kernel_seconds(product, row, settings, devices)
+    return _Prediction(2 * m * n * k / seconds / 1e12)
 
 
 def _hbm(row: Row, settings: Settings) -> _Prediction:
@@ -309,15 +309,17 @@ def _hbm(row: Row, settings: Settings) -> _Prediction:
     return _Prediction(2 * size / _kernel_seconds(copy, row, settings) / 1e9)
 
 
-def _kernel_seconds(run: Callable[[Any], Any], row: Row, settings: Settings) -> float:
-    """Of the longest kernel of what `run` does on a chip, launch and fill apart, and without what a
-    training step leaves of the chip's rates."""
+def _kernel_seconds(
+    run: Callable[[Any], Any], row: Row, settings: Settings, devices: int = 1
+) -> float:
+    """Of the longest kernel of what `run` does on a chip, or one of its `devices`, launch and fill
+    apart, and without what a training step leaves of the chip's rates."""
     import torch
 
     import trnsim
 
     machine = machine_of(row, settings, of_step=False)
-    with trnsim.simulate(machine, chips=1, mode="phantom") as sim:
+    with trnsim.simulate(machine, chips=1, ranks_per_chip=devices, mode="phantom") as sim:
         kept = run(torch)  # what nobody keeps would not be written
     del kept
     return max(op["bound_ps"] for op in sim.projection.program.ops) / 1e12

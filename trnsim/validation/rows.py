@@ -5,7 +5,6 @@
 from __future__ import annotations
 
 import csv
-import re
 import tomllib
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
@@ -70,7 +69,9 @@ class Row:
     def about(self) -> System | None:
         """What the table of systems says; None where it has no line for the row."""
         systems, system = _systems(), self["system"]
-        found = systems.get((system, _first_word(self["framework"]))) or systems.get((system, ""))
+        noted = (key for key in systems if key[0] == system and key[1] and key[1] in self["notes"])
+        keys = [*noted, (system, "", _first_word(self["framework"])), (system, "", "")]
+        found = next((systems[key] for key in keys if key in systems), None)
         for generation in _tables()["generation"]:
             is_of = found is not None and found.stack == generation["stack"]
             if is_of and self.release < tuple(map(int, generation["before"].split("."))):
@@ -80,9 +81,9 @@ class Row:
     @property
     def release(self) -> tuple[int, ...]:
         """The release of the software, as (26, 4, 1) for 26.04.01; () where the row names none."""
-        where = f"release {self['framework']} {self['source_version']}"
-        found = re.search(r"release (?:\S+ )*?(\d\d(?:\.\d\d)+)", where)
-        return tuple(map(int, found.group(1).split("."))) if found else ()
+        from trnsim.recipes.rows import release_of
+
+        return release_of(self.columns)
 
     @property
     def case(self) -> str:
@@ -171,14 +172,15 @@ def _tables() -> dict[str, Any]:
 
 
 @cache
-def _systems() -> dict[tuple[str, str], System]:
-    """By system and the framework's first word, "" for all other frameworks."""
+def _systems() -> dict[tuple[str, str, str], System]:
+    """By system, a word in the notes, and the framework's first word, "" for all others."""
     systems = {}
     for entry in _tables()["system"]:
-        values: dict[str, Any] = {k: v for k, v in entry.items() if k not in ("name", "under")}
+        keys = ("name", "noted", "under")
+        values: dict[str, Any] = {k: v for k, v in entry.items() if k not in keys}
         values["overrides"] = tuple(values.get("overrides", ()))
         for framework in entry.get("under", [""]):
-            systems[entry["name"], framework] = System(**values)
+            systems[entry["name"], entry.get("noted", ""), framework] = System(**values)
     return systems
 
 

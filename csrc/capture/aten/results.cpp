@@ -7,6 +7,7 @@
 #include <ATen/ops/empty_strided.h>
 
 #include "base/error.h"
+#include "capture/aten/kernel.h"
 #include "capture/aten/stack_map.h"
 #include "capture/recorder.h"
 #include "capture/runtime/allocator.h"
@@ -75,8 +76,12 @@ at::Tensor adopt(const at::Tensor& host, c10::IntArrayRef sizes, c10::IntArrayRe
   if (shares || host.scalar_type() != dtype || !same_layout(host, sizes, strides) ||
       int64_t(host.storage().nbytes()) != block->bytes) {
     source = at::empty_strided(sizes, strides, at::TensorOptions().dtype(dtype));
-    // Where the CPU kernel leaves a result out that accelerators have (the saved statistics of a
-    // BatchNorm in evaluation), it is zero: no CPU kernel reads it.
+    // Some results only one of CPU and accelerators has, and nothing reads: the saved statistics of
+    // a BatchNorm in evaluation, the bag sizes of a sum. They are zero, or left out.
+    const bool is_empty = host.numel() == 0 || source.numel() == 0;
+    TORCH_CHECK_NOT_IMPLEMENTED(host.numel() == source.numel() || is_empty, running_op(),
+                                ": the CPU gives a result of shape ", host.sizes(),
+                                " where the device has one of ", sizes, ": use --mode phantom");
     if (host.numel() == source.numel()) source.copy_(host.reshape(sizes));
     else source.zero_();
   }

@@ -2,13 +2,11 @@
 // SPDX-FileCopyrightText: The trnsim authors
 #include "capture/aten/special.h"
 
-#include "capture/aten/native/normalization.h"
-
 namespace trnsim::capture {
 
 SpecialOp special_op(const std::string& name) {
   for (const SpecialOps& table :
-       {attention_ops(), recurrent_ops(), policy_ops(), normalization_ops()}) {
+       {attention_ops(), embedding_ops(), normalization_ops(), policy_ops(), recurrent_ops()}) {
     for (size_t i = 0; i < table.count; ++i) {
       if (name == table.first[i].name) return table.first[i];
     }

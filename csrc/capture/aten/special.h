@@ -30,6 +30,8 @@ struct SpecialOps {
   size_t count;
 };
 SpecialOps attention_ops();
+SpecialOps embedding_ops();
+SpecialOps normalization_ops();
 SpecialOps recurrent_ops();
 SpecialOps policy_ops();
 

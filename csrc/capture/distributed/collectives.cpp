@@ -181,6 +181,7 @@ UniformBackend::WorkPtr UniformBackend::allgather(std::vector<Tensors>& outputs,
   for (size_t i = 0; i < inputs.size(); ++i) {
     for (const at::Tensor& output : outputs[i]) fill_with(output, inputs[i]);
   }
+  note_repeated(inputs[0], size_);
   return work;
 }
 
@@ -200,6 +201,7 @@ UniformBackend::WorkPtr UniformBackend::allgather_coalesced(std::vector<Tensors>
   for (const Tensors& of_rank : outputs) {
     for (size_t i = 0; i < inputs.size(); ++i) fill_with(of_rank[i], inputs[i]);
   }
+  if (!inputs.empty()) note_repeated(inputs[0], size_);
   return work;
 }
 
@@ -238,6 +240,11 @@ UniformBackend::WorkPtr UniformBackend::scatter(Tensors& outputs, std::vector<Te
   if (opts.rootRank != rank_) {
     WorkPtr work = issue(message, {}, outputs, outputs);
     fill_from_elsewhere(outputs[0]);
+    if (mode() == Mode::compute) {
+      add_note("values: what rank " + std::to_string(ranks_.rank_at(opts.rootRank)) +
+               " scatters reads as zeros, since that rank runs elsewhere: values after it are not "
+               "real");
+    }
     return work;
   }
   check_pairs("scatter", 1, inputs.size());

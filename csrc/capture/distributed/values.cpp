@@ -79,7 +79,7 @@ void reduce_values(at::Tensor& value, const ReduceOp& op, int64_t ranks) {
     case ReduceOp::PREMUL_SUM: {
       const auto* factor = static_cast<c10d::NCCLPreMulSumSupplement*>(op.supplement_.get());
       if (factor->tensor_factor.defined()) {
-        value.mul_(host_values(factor->tensor_factor).value_or(at::ones({}, value.options())));
+        value.mul_(*host_values(factor->tensor_factor));
       } else {
         value.mul_(factor->double_factor);
       }
@@ -113,10 +113,18 @@ void reduce_any(at::Tensor& value, const ReduceOp& op, int64_t ranks) {
   take_narrowed(value, before, wide);
 }
 
+// Whether values reduced by it can be known: a factor on the device may have none.
+bool is_known(const ReduceOp& op) {
+  if (static_cast<ReduceOp::RedOpType>(op) != ReduceOp::PREMUL_SUM) return true;
+  const auto* factor = static_cast<c10d::NCCLPreMulSumSupplement*>(op.supplement_.get());
+  return !factor->tensor_factor.defined() || host_values(factor->tensor_factor).has_value();
+}
+
 }  // namespace
 
 void reduce_in_place(const at::Tensor& tensor, const ReduceOp& op, int64_t ranks) {
   const at::AutoDispatchBelowADInplaceOrView guard;
+  if (!is_known(op)) return forget_values(tensor);
   std::optional<at::Tensor> values = host_values(tensor);
   if (values) reduce_any(*values, op, ranks);
 }
@@ -150,7 +158,7 @@ void reduce_slice(const at::Tensor& output, const at::Tensor& input, int64_t ind
                   const ReduceOp& op, int64_t ranks) {
   const at::AutoDispatchBelowADInplaceOrView guard;
   const std::optional<at::Tensor> source = host_values(input);
-  if (!source) {
+  if (!source || !is_known(op)) {
     forget_values(output);
     return;
   }

@@ -3,7 +3,7 @@
 //
 // Network: links, the flows that are active on them now, and the flows' rates.
 //
-// The allocation (DESIGN 3.4), in whole numbers. Flow f has rate r_f and weight w_lf on link l of
+// The allocation, in whole numbers. Flow f has rate r_f and weight w_lf on link l of
 // capacity C_l.
 //   H_l(u) = sum over flows on l of w_lf * min(r_f, u)   the load of l if all stopped at level u
 //   b_l    = the smallest whole u with H_l(u) >= C_l     the level at which l closes

@@ -41,6 +41,7 @@ std::unique_ptr<WholeSolver> make_dp_solver(Backend backend) {
     case Backend::cuda:
       return make_cuda_dp_solver();
   }
+  TRN_ASSERT(false, "a backend is chosen before");
   return nullptr;
 }
 

@@ -91,6 +91,7 @@ std::unique_ptr<Lanes> make_bulk_lanes(const fold::System& system, Backend backe
     case Backend::automatic:
       break;
   }
+  TRN_ASSERT(false, "a backend is chosen before");
   return nullptr;
 }
 

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 // SPDX-FileCopyrightText: The trnsim authors
 //
-// What the CPP and OMP systems share: a thread takes a tile.
+// What the CPP, OMP and TBB systems share: a thread takes a tile.
 #pragma once
 
 #include <vector>

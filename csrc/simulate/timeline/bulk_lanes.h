@@ -2,8 +2,8 @@
 // SPDX-FileCopyrightText: The trnsim authors
 //
 // Lanes over thrust::device_vector, once for each device system: the includer sets
-// THRUST_DEVICE_SYSTEM and TRNSIM_BULK_TARGET, the namespace. On the CPP and OMP systems device
-// memory is host memory and nothing is copied.
+// THRUST_DEVICE_SYSTEM and TRNSIM_BULK_TARGET, the namespace. On the CPP, OMP and TBB systems
+// device memory is host memory and nothing is copied.
 //
 // A run advances the tiles that had a release. Arrivals and releases, one a queue with calls and
 // lane, are the only things that cross between host and device.

@@ -141,7 +141,7 @@ class Maker {
     const auto add = [&](const std::string& name, int64_t count) {
       const int64_t gbps = calm_ ? random_.pick({1, 2, 4}) : 1 + random_.below(100);
       for (int64_t i = 0; i < count; ++i) {
-        system().links.push_back({name + " " + std::to_string(i), gbps * kGBps, 0});
+        system().links.push_back({name + " " + std::to_string(i), gbps * kGBps});
       }
     };
     add("ring", shape().rank_count());

@@ -195,7 +195,7 @@ TEST(Cohorts, CountsAndWeightsAreTrueMultiplicities) {
   builder.call(stream, builder.call_template(scenes::all_reduce(builder.group("g"), 8)));
   auto system = std::make_shared<System>();
   system->roles = {builder.build()};
-  system->links = {{"a", 1024, 0}, {"b", 1024, 0}, {"unused", 7, 0}};
+  system->links = {{"a", 1024}, {"b", 1024}, {"unused", 7}};
   for (int32_t pair = 0; pair < 2; ++pair) {
     for (int32_t i = 0; i < 2; ++i) scenes::add_rank(*system, 0);
     const int32_t group = scenes::add_group(*system, 0, {2 * pair, 2 * pair + 1}, "pair");
@@ -231,7 +231,7 @@ TEST(Cohorts, ARankThatSendsToItsOwnClassIsBothEnds) {
   builder.call(send, sent, {scenes::after(before)});
   auto system = std::make_shared<System>();
   system->roles = {builder.build()};
-  system->links = {{"link", 1024 * int64_t(1'000'000'000), 0}};
+  system->links = {{"link", 1024 * int64_t(1'000'000'000)}};
   for (int32_t rank = 0; rank < 3; ++rank) scenes::add_rank(*system, 0);
   for (int32_t rank = 0; rank < 3; ++rank) {
     const int32_t next = (rank + 1) % 3;
@@ -254,7 +254,7 @@ TEST(Cohorts, ARankThatSendsToItsOwnClassIsBothEnds) {
   }
 }
 
-// CORE's table: P stages give P classes of ranks, one slow chip or NIC four times as many, since
+// P stages give P classes of ranks, one slow chip or NIC four times as many, since
 // each stage splits in {its replica, the others} x {its index, the others}.
 TEST(Cohorts, ClassesStayFewAroundADisturbance) {
   for (const int32_t replicas : {3, 4, 8}) {

@@ -90,7 +90,7 @@ TEST(FoldedInterference, NeighboursOnAChipTellRanksApart) {
             loud.call_template(scenes::all_reduce(0, 4)));
   auto system = std::make_shared<System>();
   system->roles = {quiet.build(), loud.build()};
-  system->links = {{"link", 1'000'000'000 * int64_t(1024), 0}};
+  system->links = {{"link", 1'000'000'000 * int64_t(1024)}};
   // Chips: {quiet, loud}, {quiet, loud}, {quiet, quiet}.
   for (const int32_t role : {0, 1, 0, 1, 0, 0}) scenes::add_rank(*system, role);
   for (size_t rank = 0; rank < 6; ++rank) system->ranks[rank].chip = int32_t(rank) / 2;

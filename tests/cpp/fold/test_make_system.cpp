@@ -169,19 +169,23 @@ TEST(Variables, TheCriticalLinkHasWeightOneAndOthersRoundDown) {
 }
 
 TEST(Variables, ASlowLinkIsCriticalThoughItCarriesLess) {
-  // Ring over the box {0, 1} x {Z 0, 1}: hops on X at 4 GB/s and on Z at 1 GB/s, one send each.
+  // From 0 to the box {0, 1} x {Z 0, 1}: X, at 4 GB/s, carries what goes to 1 and 17, and Z, at
+  // 1 GB/s, what goes to 16 or, after X, to 17.
   Job job;
   job.chips = 32;
-  const int32_t group = job.add_group("xz", RankPattern{0, {}, {0, 1, 17, 16}});
-  job.add_call(CallKind::all_gather, group, {phase_of(Pattern::ring, 5)});
-  job.program.groups[size_t(group)].ranks = RankPattern{0, {{1, 2}, {16, 2}}, {}};
+  const int32_t group = job.add_group("xz", RankPattern{0, {{1, 2}, {16, 2}}, {}});
+  job.add_call(CallKind::broadcast, group, {phase_of(Pattern::one_to_all, 5)}, 0);
   const System system = job.place();
   const Variable& variable = system.variables[size_t(system.plan[0][0][0])];
+  EXPECT_EQ(variable.bytes, 5);
+  int slow = 0, fast = 0;
   for (const LinkUse& use : variable.uses) {
-    if (system.links[size_t(use.link)].axis == 2) {
-      EXPECT_EQ(use.weight, kWeightOne);
-    }
+    const bool is_slow = system.links[size_t(use.link)].tier == machine::Tier::z;
+    EXPECT_EQ(use.weight, is_slow ? kWeightOne : 2 * kWeightOne);
+    (is_slow ? slow : fast) += 1;
   }
+  EXPECT_EQ(slow, 2);
+  EXPECT_EQ(fast, 1);
 }
 
 TEST(Variables, RanksOfOneChipUseNoLinks) {
@@ -224,7 +228,7 @@ TEST(Variables, AxisRingsCountEveryMemberOfAChip) {
     EXPECT_EQ(system.variables[0].bytes, 50 * ranks_per_chip);
     EXPECT_EQ(system.variables[0].uses.size(), 32u);  // Y links of 16 chips, two ways
     for (const LinkUse& use : system.variables[0].uses) {
-      EXPECT_EQ(system.links[size_t(use.link)].axis, 1);
+      EXPECT_EQ(system.links[size_t(use.link)].tier, machine::Tier::y);
     }
   }
 }
@@ -249,7 +253,7 @@ TEST(Variables, AxisRingsStayInTheirPods) {
   EXPECT_EQ(system.variables[0].bytes, 50);
   EXPECT_EQ(system.variables[0].uses.size(), 256u);  // Z links of 128 chips, two ways
   for (const LinkUse& use : system.variables[0].uses) {
-    EXPECT_EQ(system.links[size_t(use.link)].axis, 2);
+    EXPECT_EQ(system.links[size_t(use.link)].tier, machine::Tier::z);
   }
 }
 
@@ -263,7 +267,7 @@ TEST(Variables, ARingOverTwoPodsPassesTheFabricTwice) {
   std::vector<std::string> names;
   for (const LinkUse& use : system.variables[0].uses) {
     const LinkInfo& link = system.links[size_t(use.link)];
-    if (link.axis > int8_t(machine::Tier::w)) names.push_back(link.name);
+    if (link.tier > machine::Tier::w) names.push_back(link.name);
   }
   // 63 > 64 and 127 > 0: ToRs of 32 chips, so ToR 1 to 2 and 3 to 0
   EXPECT_EQ(names, (std::vector<std::string>{"nic down 0", "nic up 63", "nic down 64", "nic up 127",
@@ -272,22 +276,26 @@ TEST(Variables, ARingOverTwoPodsPassesTheFabricTwice) {
 }
 
 TEST(Variables, WeightsAreThoseOfTheHealthyLinks) {
-  // A ring of four on X, one link at a quarter of its rate: still one send of 100 bytes on each.
+  // The sends of TheCriticalLinkHasWeightOneAndOthersRoundDown with one of the links that carry a
+  // send each at a quarter of its rate: the link with two is still what others are compared with.
   Job job;
-  job.add_call(CallKind::all_gather, job.add_group("x", strided(0, 1, 4)),
-               {phase_of(Pattern::ring, 100)});
+  const int32_t group = job.add_group("z", strided(0, 16, 4));
+  job.add_call(CallKind::broadcast, group, {phase_of(Pattern::one_to_all, 8)}, 0);
   machine::Placement placement;
-  placement.chips = placement.ranks = 16;
-  const auto topology = machine::make_topology(job.machine, 16, {{{"x+ 1>2", {1, 4}}}, 0});
+  placement.chips = placement.ranks = 64;
+  const auto topology = machine::make_topology(job.machine, 64, {{{"z+ 16>32", {1, 4}}}, 0});
   const System system = make_system(std::make_shared<lower::Program>(job.program), job.machine,
-                                    *topology, placement, 16);
+                                    *topology, placement, 64);
+  const Variable& variable = system.variables[0];
+  EXPECT_EQ(variable.bytes, 16);
+  std::vector<int64_t> weights;
   int slow = 0;
-  for (const LinkUse& use : system.variables[0].uses) {
-    const LinkInfo& link = system.links[size_t(use.link)];
-    EXPECT_EQ(use.weight, kWeightOne);
-    EXPECT_EQ(link.healthy_rate, 4 * kGBps);
-    slow += link.rate == kGBps;
+  for (const LinkUse& use : variable.uses) {
+    weights.push_back(use.weight);
+    slow += system.links[size_t(use.link)].rate * 4 == kGBps;
   }
+  std::sort(weights.begin(), weights.end());
+  EXPECT_EQ(weights, std::vector<int64_t>({32768, 32768, 65536}));
   EXPECT_EQ(slow, 1);
 }
 

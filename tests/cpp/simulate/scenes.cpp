@@ -217,7 +217,7 @@ class RandomSystem {
     const int64_t links = 1 + int64_t(below(6));
     for (int64_t i = 0; i < links; ++i) {
       const int64_t gbps = calm_ ? pick({1, 2, 4}) : 1 + int64_t(below(100));
-      system_.links.push_back({"link " + std::to_string(i), gbps * 1'000'000'000 * 1024, 0});
+      system_.links.push_back({"link " + std::to_string(i), gbps * 1'000'000'000 * 1024});
     }
   }
 
@@ -308,7 +308,7 @@ std::shared_ptr<const fold::System> many_ranks(uint64_t seed, int32_t ranks) {
     world.push_back(rank);
   }
   for (int32_t link = 0; link < 16; ++link) {
-    system->links.push_back({"link", int64_t(1 + random() % 50) * 1'000'000'000 * 1024, 0});
+    system->links.push_back({"link", int64_t(1 + random() % 50) * 1'000'000'000 * 1024});
   }
   const auto plan = [&](int32_t communicator, int32_t call) {
     const int32_t link = int32_t(random() % 16);

@@ -87,7 +87,7 @@ struct Scene {
     for (int32_t group = 0; group < 2; ++group) scenes::add_group(*system, group, members, "all");
     for (int32_t call = 0; call < int32_t(calls.size()); ++call) {
       const auto [latency_ps, bytes] = calls[size_t(call)];
-      system->links.push_back({"link", kGBps, 0});
+      system->links.push_back({"link", kGBps});
       scenes::add_variable(*system, builder.program.calls[size_t(call)].group, call, latency_ps,
                            bytes, {{call, fold::kWeightOne}});
     }
@@ -192,7 +192,7 @@ TEST(Interference, AMemberSlowsEveryRankOfItsChip) {
       scenes::add_rank(*system, rank % 2);
       system->ranks.back().chip = rank / ranks_per_chip;
     }
-    system->links = {{"link", kGBps, 0}};
+    system->links = {{"link", kGBps}};
     scenes::add_variable(*system, scenes::add_group(*system, 0, {0, 2}, "a"), 0, 0, 4,
                          {{0, fold::kWeightOne}});
     const Timeline timeline = reference(system);

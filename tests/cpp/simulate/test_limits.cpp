@@ -65,7 +65,7 @@ std::shared_ptr<fold::System> calls_of(int calls, int64_t bytes, int64_t rate, i
   auto system = std::make_shared<fold::System>();
   system->roles.push_back(builder.build());
   for (int rank = 0; rank < 2; ++rank) scenes::add_rank(*system, 0);
-  system->links.push_back({"link", rate, 0});
+  system->links.push_back({"link", rate});
   const int32_t on = scenes::add_group(*system, group, {0, 1}, "world");
   scenes::add_variable(*system, on, call, latency_ps, bytes, {{0, fold::kWeightOne}});
   fold::mark_private(*system);

@@ -173,7 +173,7 @@ TEST(Shard, CallsOfOneProcessAloneStayThere) {
   job->roles.push_back(builder.build());
   for (int rank = 0; rank < 4; ++rank) scenes::add_rank(*job, 0);
   for (int32_t pod = 0; pod < 2; ++pod) {
-    job->links.push_back({"link " + std::to_string(pod), 1 << 20, 0});
+    job->links.push_back({"link " + std::to_string(pod), 1 << 20});
     const int32_t on = scenes::add_group(*job, group, {pod * 2, pod * 2 + 1}, "pod");
     scenes::add_variable(*job, on, call, 10, 1000, {{pod, fold::kWeightOne}});
   }

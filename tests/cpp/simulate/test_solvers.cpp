@@ -188,6 +188,7 @@ TEST(Solvers, RepairGoesOnFromWholeSolvesAndFromOnesItGaveUp) {
 TEST(Solvers, DataParallelRoundsAgreeOnLargeNetworksAndOnEveryBackend) {
   Random random(8);
   std::vector<Backend> backends{Backend::cpp, Backend::omp};
+  if (has_tbb()) backends.push_back(Backend::tbb);
   if (cuda_device_count() > 0) backends.push_back(Backend::cuda);
   std::vector<std::unique_ptr<WholeSolver>> solvers;
   for (const Backend backend : backends) solvers.push_back(make_dp_solver(backend));

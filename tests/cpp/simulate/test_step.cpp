@@ -127,7 +127,7 @@ struct Pair {
     scenes::add_rank(*system, 0);
     scenes::add_rank(*system, 0);
     system->ranks[1].start_ps = late_ps;
-    system->links.push_back({"up", kGBps, 0});
+    system->links.push_back({"up", kGBps});
     scenes::add_group(*system, 0, {0, 1}, "dp");
     return system;
   }
@@ -208,7 +208,7 @@ TEST(Call, AFlowOnADeadLinkIsNamed) {
   } catch (const Error& error) {
     EXPECT_STREQ(error.what(),
                  "a transfer of dp is stalled on link up: "
-                 "give the link a bandwidth above 0");
+                 "let the link live, or leave out @TIME, so that routes go around it");
   }
 }
 

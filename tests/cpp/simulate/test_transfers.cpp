@@ -204,7 +204,7 @@ struct TwoOnALink {
   static Scene make(const std::vector<fold::RateChange>& changes) {
     Random random(4);
     Scene scene(random);
-    scene.system.links = {{"up", kGBps, 0, changes}};
+    scene.system.links = {{"up", kGBps, {}, changes}};
     fold::Variable variable;
     variable.bytes = 100;
     variable.uses = {{0, fold::kWeightOne}};
@@ -288,7 +288,7 @@ TEST(Changes, RunsOfBothEnginesAgreeOnRandomSystems) {
 
 TEST(Changes, NobodyIsPrivateOnALinkThatChanges) {
   fold::System system;
-  system.links = {{"a", kGBps, 0}, {"b", kGBps, 0}};
+  system.links = {{"a", kGBps}, {"b", kGBps}};
   system.communicators.resize(2);
   system.plan = {{{0}}, {{1}}};
   system.variables.resize(2);

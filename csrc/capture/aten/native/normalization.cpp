@@ -13,7 +13,7 @@
 #include <ATen/core/Tensor.h>
 #include <ATen/core/dispatch/Dispatcher.h>
 
-#include "capture/aten/native/normalization.h"
+#include "capture/aten/special.h"
 
 namespace trnsim::capture {
 namespace {

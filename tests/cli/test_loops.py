@@ -1,0 +1,163 @@
+# SPDX-License-Identifier: Apache-2.0
+# SPDX-FileCopyrightText: The trnsim authors
+"""Training loops of other shapes than forward, backward, step: what `trnsim run` makes of each."""
+
+import json
+import textwrap
+
+import pytest
+from command import interpreter, trnsim
+
+HEAD = """
+import torch
+from torch import nn
+from torch.nn import functional as F
+device = torch.accelerator.current_accelerator()
+"""
+
+GAN = """
+make, judge = nn.Linear(16, 32).to(device), nn.Linear(32, 1).to(device)
+of_make, of_judge = (torch.optim.Adam(m.parameters()) for m in (make, judge))
+real = torch.randn(8, 32, device=device)
+for step in range(4):
+    noise = torch.randn(8, 16, device=device)
+    fake = make(noise)
+    loss = judge(fake.detach()).mean() - judge(real).mean()
+    loss.backward()
+    of_judge.step(); of_judge.zero_grad()
+    (-judge(fake)).mean().backward()
+    of_make.step(); of_make.zero_grad()
+"""
+REINFORCE = """
+policy = nn.Sequential(nn.Linear(4, 32), nn.ReLU(), nn.Linear(32, 2)).to(device)
+optimizer = torch.optim.Adam(policy.parameters())
+for episode in range(3):
+    state, chosen = torch.zeros(1, 4, device=device), []
+    for t in range(5):
+        logits = policy(state)
+        action = torch.distributions.Categorical(logits=logits).sample()
+        chosen.append(F.log_softmax(logits, -1)[0, int(action)])
+        state = state + 0.1 * int(action)
+    (-torch.stack(chosen).sum()).backward()
+    optimizer.step()
+    optimizer.zero_grad()
+"""
+ACCUMULATED = """
+model = nn.Linear(32, 32).to(device)
+optimizer = torch.optim.SGD(model.parameters(), lr=0.1)
+for step in range(3):
+    for part in range(4):
+        (model(torch.ones(8, 32, device=device)).square().mean() / 4).backward()
+    optimizer.step()
+    optimizer.zero_grad()
+"""
+INFERENCE = """
+model = nn.Linear(32, 32).to(device).eval()
+with torch.no_grad():
+    for batch in range(4):
+        model(torch.ones(8, 32, device=device))
+"""
+
+
+def run(folder, script, *arguments, **variables):
+    """The JSON document of the script, and what the command did."""
+    path = folder / "train.py"
+    path.write_text(HEAD + textwrap.dedent(script))
+    done = trnsim("run", "--json", *arguments, path, **variables)
+    return (json.loads(done.stdout) if done.returncode == 0 else None), done
+
+
+# FLOPs of products by hand: 2 m n k, and as many again for each gradient.
+@pytest.mark.parametrize(
+    ("script", "flops"),
+    [
+        # generator, 16 x 32, forward and its weight; judge, 32 x 1: fake and real forward and
+        # their weights, and, for the generator, forward, its weight and its input
+        (GAN, 8 * (2 * 2 * 16 * 32 + 7 * 2 * 32)),
+        # five states of one row: two layers, the second one's input too
+        (REINFORCE, 5 * (2 * 2 * 4 * 32 + 3 * 2 * 32 * 2)),
+        (ACCUMULATED, 4 * 2 * 2 * 8 * 32 * 32),
+    ],
+    ids=["a GAN", "a policy", "accumulated gradients"],
+)
+def test_a_step_holds_all_that_its_optimizers_wait_for(script, flops, tmp_path):
+    document, done = run(tmp_path, script, "--mode", "compute")
+    assert document, done.stderr
+    assert document["model_flops"] == flops
+
+
+def test_batches_without_an_optimizer_are_steps_of_inference(tmp_path):
+    document, done = run(tmp_path, INFERENCE)
+    assert document, done.stderr
+    assert document["model_flops"] % (2 * 8 * 32 * 32) == 0 and document["model_flops"] > 0
+
+
+def test_steps_of_other_lengths_are_listed_with_their_times(tmp_path):
+    script = """
+    model = nn.Linear(32, 32).to(device)
+    optimizer = torch.optim.SGD(model.parameters(), lr=0.1)
+    for rows in (8, 8, 16, 32):
+        model(torch.ones(rows, 32, device=device)).square().mean().backward()
+        optimizer.step()
+        optimizer.zero_grad()
+    """
+    flops = []
+    for step in (1, 2, 3):
+        document, done = run(tmp_path, script, "--step", step)
+        assert document, done.stderr
+        flops.append(document["model_flops"])
+    assert [each / flops[0] for each in flops] == [1, 2, 4]
+
+
+def test_workers_of_a_data_loader_feed_a_step(tmp_path):
+    script = """
+    from torch.utils.data import DataLoader, TensorDataset
+    def main():
+        data = TensorDataset(torch.randn(64, 32), torch.randn(64, 1))
+        model = nn.Linear(32, 1).to(device)
+        optimizer = torch.optim.SGD(model.parameters(), lr=0.1)
+        for x, y in DataLoader(data, batch_size=16, num_workers=2, pin_memory=True):
+            x, y = x.to(device, non_blocking=True), y.to(device, non_blocking=True)
+            F.mse_loss(model(x), y).backward()
+            optimizer.step()
+            optimizer.zero_grad()
+    if __name__ == "__main__":
+        main()
+    """
+    document, done = run(tmp_path, script)
+    assert document, done.stderr
+    assert document["model_flops"] == 2 * 2 * 16 * 32
+
+
+def test_an_exception_of_a_backward_pass_is_the_scripts(tmp_path):
+    script = """
+    class Broken(torch.autograd.Function):
+        @staticmethod
+        def forward(ctx, x):
+            return x * 2
+        @staticmethod
+        def backward(ctx, grad):
+            raise ValueError("the script's own")
+    x = torch.ones(8, device=device, requires_grad=True)
+    try:
+        Broken.apply(x).sum().backward()
+    finally:
+        print("finally", flush=True)
+    """
+    _, done = run(tmp_path, script)
+    assert done.returncode == 1
+    assert "finally" in done.stdout + done.stderr
+    assert "ValueError: the script's own" in done.stderr
+
+
+def test_nothing_heavy_is_imported_with_torch():
+    """What an installed trnsim loads where torch is imported is the device and its names."""
+    code = (
+        "import sys, torch; before = set(sys.modules); import trnsim; trnsim._autoload();"
+        "own = ('trnsim', 'torch.trn');"
+        "new = {name for name in set(sys.modules) - before if not name.startswith(own)};"
+        "print(sorted(n for n in new if n.split('.')[0] not in sys.stdlib_module_names))"
+    )
+    done = interpreter("-c", code, TORCH_DEVICE_BACKEND_AUTOLOAD="0")
+    assert done.returncode == 0, done.stderr
+    assert done.stdout.strip() == "[]", done.stdout
