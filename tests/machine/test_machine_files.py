@@ -114,6 +114,22 @@ def test_the_nics_of_a_gpu_are_one_port():
     assert topology.can_multicast
 
 
+def test_more_links_than_ids_are_refused(tmp_path):
+    figures = {
+        "server.chips": 4, "fabric.pods": 512, "fabric.rails": 4, "fabric.nic.count": 16,
+        "fabric.tor.radix": 1_000_000, "fabric.tor.oversubscription": '"1/999999"',
+        "fabric.leaf.radix": 1_000_000, "fabric.spine.radix": 1_000_000,
+    }  # fmt: skip
+    lines = [
+        f'{key} = {{ value = {value}, unit = "1", source = "a test", confidence = "given" }}'
+        for key, value in figures.items()
+    ]
+    path = tmp_path / "many.toml"
+    path.write_text("\n".join(['extends = "h100-efa"', *lines]))
+    with pytest.raises(MachineError, match="has 4096004096 links .* use fewer chips"):
+        machine.topology(machine.load(str(path)), 2048)
+
+
 def test_faults_are_taken_by_name():
     trn2 = machine.load("trn2")
     topology = machine.topology(trn2, 16, {"0>1": 0, "chip 5": 0.5})

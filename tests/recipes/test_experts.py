@@ -94,3 +94,22 @@ def test_experts_have_their_own_share_of_the_rate():
         for factor in (1, 0.0001)
     ]  # fmt: skip
     assert seconds[1] > 2 * seconds[0]
+
+
+def test_experts_chosen_by_masks_take_a_fixed_share_of_each_sequence():
+    """Every product of a layer by hand: the masks' own, and each expert's."""
+    style = STYLES["gspmd"].with_(capacity=1.25)
+    workload = captured(style, dp=4, ep=4, zero=3, global_batch=8, micro_batch=2)
+    places = 512 * 4 * 1.25  # of a sequence, in all experts
+    by_mask = 2 * places * 512 * 256
+    by_experts = 2 * 2 * places * 3 * 256 * 128  # of as many rows as two sequences have
+    others = captured("gspmd", dp=4, ep=4, zero=3, global_batch=8, micro_batch=2)
+    masked, of_sorted = (
+        trnsim.project(each, "h100", chips=4, advise=False, interval=False, top=0).model_flops
+        for each in (workload, others)
+    )
+    # A layer forward and backward: masks choose and put back in two sequences each, 1 + 1 forward
+    # and 1 + 2 backward; experts have 1.25 times as many rows.
+    ranks, layers = 4, 2
+    expected = ranks * layers * (2 * 5 * by_mask + 3 * by_experts * (1 - 1 / 1.25))
+    assert masked - of_sorted == expected

@@ -328,6 +328,17 @@ TEST(Eager, launches_every_kernel_and_orders_its_stream) {
   EXPECT_THROW(mlp(1024).lower(machine, 1, 1, "fused"), Error);
 }
 
+TEST(Eager, launches_each_product_of_an_op_of_many_where_a_stack_says_so) {
+  const std::string x = "bfloat16[16,64,64]";
+  Script script;
+  script.op("aten::bmm(self: " + x + ", mat2: " + x + ") -> (out0: " + x + ")", {"x", "w"}, {"y"});
+  machine::Machine machine = hopper();
+  const int64_t once_ps = machine.chip.gpu.host_launch_ps;
+  EXPECT_EQ(busy_ps(script.lower(machine, 1, 1), QueueKind::host), once_ps);
+  machine.stack.grouped_launches = {5, 2};
+  EXPECT_EQ(busy_ps(script.lower(machine, 1, 1), QueueKind::host), 40 * once_ps);
+}
+
 // mm -> gelu -> add, all [1024, 1024] in bfloat16, and a norm of the rows of the sum.
 Script pointwise_after_mm(const std::string& region) {
   const std::string x = "bfloat16[1024,1024]", stats = "float32[1024,1]";
