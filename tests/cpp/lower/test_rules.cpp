@@ -176,8 +176,7 @@ TEST(Gpu, products_in_8_bits_take_square_tiles_where_these_fill_the_waves) {
     return gpu_kernel(made, 0, target).time_ps;
   };
   // 8 x 36 tiles of 128 x 256 are 3 waves of 132, 8 x 72 of 128 x 128 are 5 of half the work.
-  target.chip.peaks.physical_flops["float8_e4m3fn"] =
-      target.chip.peaks.physical_flops["bfloat16"];
+  target.chip.peaks.physical_flops["float8_e4m3fn"] = target.chip.peaks.physical_flops["bfloat16"];
   target.chip.gpu.gemm_efficiency["float8_e4m3fn"] = target.chip.gpu.gemm_efficiency["bfloat16"];
   EXPECT_NEAR(double(time_ps("float8_e4m3fn")) / double(time_ps("bfloat16")), 5.0 / 6, 1e-6);
 }
