@@ -58,7 +58,7 @@ def test_rank_0_alone_prints_and_the_others_have_logs(done):
     assert (out / "logs" / "rank1.log").read_text() == "this is rank 1\n"
     lines = [line for line in ran.stderr.splitlines() if line.startswith("trnsim: ")]
     assert lines[0] == (
-        "trnsim: the script runs again as rank 1, whose messages it exchanges; output in "
+        "trnsim: the script runs again as rank 1, which does other work; output in "
         f"{out}/logs/rank*.log"
     )
     assert re.match("trnsim: the script runs again as ranks .*, to see whether they do", lines[1])

@@ -95,7 +95,7 @@ class Children:
         if self.logs is None:
             self.logs = Path(tempfile.mkdtemp(prefix="trnsim-ranks-"))
         self.logs.mkdir(parents=True, exist_ok=True)
-        what = "to see whether it does the same" if only_compared else "whose messages it exchanges"
+        what = "to see whether it does the same" if only_compared else "which does other work"
         if len(ranks) > 1 and only_compared:
             what = "to see whether they do the same"
         one = "rank" if len(ranks) == 1 else "ranks"

@@ -16,8 +16,7 @@ def add_to(app: typer.Typer) -> None:
     app.command(
         name="project",
         epilog="Example: trnsim project out/train.trnsim --machine h100-efa. It takes as many "
-        "ranks as the script ran as: a run of 64 goes on trn2-ultra, rainier or h100-efa, and one "
-        "of up to 8 on h100 too.",
+        "ranks as the script ran as: a run of 64 goes on trn2-ultra, rainier, h100 or tpu-v5p.",
     )(project)
 
 
