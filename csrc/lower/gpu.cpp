@@ -22,9 +22,13 @@ int64_t gemm_ps(const GemmShape& shape, const std::string& dtype, Rational rate,
   const int64_t sms = gpu.multiprocessors, rows = gpu.tile_rows, columns = gpu.tile_columns;
   int128 flops = std::min(flops_in_tiles(shape, rows, columns, sms),
                           flops_in_tiles(shape, columns, rows, sms));
-  // Operands of 8 bits are half as much to load: square tiles are as fast.
-  const bool is_float8 = dtype.rfind("float8", 0) == 0 || dtype == "mxfp8";
-  if (is_float8) flops = std::min(flops, flops_in_tiles(shape, rows, rows, sms));
+  // Operands of 8 bits are half as much to load: tiles of less area are as fast.
+  if (dtype.rfind("float8", 0) == 0 || dtype == "mxfp8") {
+    for (const int64_t side : {rows, rows / 2}) {
+      flops = std::min(
+          {flops, flops_in_tiles(shape, rows, side, sms), flops_in_tiles(shape, side, rows, sms)});
+    }
+  }
   return duration_ps(flops, rate);
 }
 
