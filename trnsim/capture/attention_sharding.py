@@ -115,7 +115,10 @@ def _passed_round(op: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any
     dispatcher.sharding_propagator.propagate(info)
     placed = info.output_sharding
     if placed is None or placed.needs_redistribute:
-        raise NotImplementedError("context parallelism of queries and keys on other placements")
+        raise NotImplementedError(
+            "context parallelism of queries and keys on other placements: divide queries, keys and "
+            "values alike along the sequence"
+        )
     run: Callable[..., Any] = _ring_forward if op == _forward() else _ring_backward
     results = run(info.compute_mesh.get_group(), *info.local_args, **info.local_kwargs)
     return dispatcher.wrap(results, placed.output_spec)
@@ -143,7 +146,10 @@ def _ring_forward(
     scale: float | None = None,
 ) -> Any:
     if attn_bias is not None:
-        raise NotImplementedError("context parallelism of attention with a mask or a bias")
+        raise NotImplementedError(
+            "context parallelism of attention with a mask or a bias: use is_causal=True, or "
+            "leave it out"
+        )
     attention = sys.modules[f"{_CONTEXT}._attention"]
     _note_balance(group, is_causal)
     return attention._templated_ring_attention(

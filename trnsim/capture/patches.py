@@ -1,6 +1,11 @@
 # SPDX-License-Identifier: Apache-2.0
 # SPDX-FileCopyrightText: The trnsim authors
-"""Every library function that is replaced at run time, with the reason; nothing else is.
+"""Library functions that are replaced at run time, each with the reason.
+
+What other modules serve in their own ways, they install: torch.cuda (cuda/names.py), FlexAttention
+(flex.py), Lightning's accelerator (lightning.py), attention under context parallelism
+(attention_sharding.py), Gloo and rendezvous within one process (process_group.py), the job's
+variables in os.environ (world.py).
 
 Each replacement keeps the function's signature and calls the original. Those of ALWAYS are made
 when the device is loaded, those of AFTER_IMPORT when their library is, and both stay; all others
@@ -45,7 +50,7 @@ class Patch(NamedTuple):
     name: str
     make: Callable[[Any], Any]
     reason: str
-    versions: str = "torch 2.11 to 2.15"
+    versions: str = "torch 2.14"
 
 
 _INIT = "no hook exists before the rendezvous, which would wait for ranks that never start"

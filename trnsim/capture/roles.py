@@ -268,7 +268,10 @@ def _spread(found: list[Role], ranks: Iterable[int], world: int) -> list[Role]:
             free[rank + move] = 0
         moves.append(move)
     if shape[0] not in {shape[0] + move for move in moves} or 0 not in moves:
-        raise CaptureError("the ranks of the job cannot be cut into sets like that of rank 0")
+        raise CaptureError(
+            "the ranks of the job cannot be cut into sets like that of rank 0: "
+            "use a number of chips that the pipeline divides"
+        )
     return [
         Role(role.workload, sorted(rank + move for move in moves for rank in role.ranks))
         for role in found
