@@ -116,7 +116,8 @@ def _print(done: Collective) -> None:
 
 def _limits(done: Collective) -> list[str]:
     """What held the largest size up, and what of the network held up none."""
-    helps = [f"{what} (-{100 * share:.1f} %)" for what, share in done.limits.items()]
+    shown = {what: f"{100 * share:.1f}" for what, share in done.limits.items()}
+    helps = [f"{what} (-{share} %)" for what, share in shown.items() if share != "0.0"]
     nothing = "nothing of the network alone, at twice its speed"
     lines = [f"Would help {done.rows[-1].size_bytes} B: {'; '.join(helps[:3]) or nothing}"]
     if done.no_limits:
