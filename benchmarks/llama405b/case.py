@@ -17,7 +17,7 @@ from pathlib import Path
 HERE = Path(__file__).resolve().parent
 COLUMNS = (
     "chips", "stages", "odd", "way", "ranks_simulated", "fold_cpu_s", "simulate_cpu_s", "step_ms",
-    "timeline_hash", "tasks_compared", "tasks_different", "peak_MiB",
+    "solve_ms", "timeline_hash", "tasks_compared", "tasks_different", "peak_MiB",
 )  # fmt: skip
 # pods, stages, what is odd, way
 RUNS = [
