@@ -95,10 +95,12 @@ class Children:
         if self.logs is None:
             self.logs = Path(tempfile.mkdtemp(prefix="trnsim-ranks-"))
         self.logs.mkdir(parents=True, exist_ok=True)
-        what = "to see whether it does the same" if only_compared else "which does other work"
-        if len(ranks) > 1 and only_compared:
-            what = "to see whether they do the same"
-        one = "rank" if len(ranks) == 1 else "ranks"
+        is_one = len(ranks) == 1
+        what = f"which {'does' if is_one else 'do'} other work"
+        if only_compared:
+            what = f"to see whether {'it does' if is_one else 'they do'} the same"
+            what += " (--check-ranks 0 goes without)"
+        one = "rank" if is_one else "ranks"
         listed = ", ".join(map(str, ranks[:12])) + (", ..." if len(ranks) > 12 else "")
         print(
             f"trnsim: the script runs again as {one} {listed}, {what}; output in "
