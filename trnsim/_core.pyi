@@ -407,9 +407,6 @@ class LinkInfo:
     @property
     def rate(self) -> int:
         ...
-    @property
-    def tier(self) -> int:
-        ...
 class System:
     def __repr__(self) -> str:
         ...

@@ -45,7 +45,6 @@ void bind_parts(py::module_& module) {
   py::class_<LinkInfo>(module, "LinkInfo")
       .def_readonly("name", &LinkInfo::name)
       .def_readonly("rate", &LinkInfo::rate)
-      .def_property_readonly("tier", [](const LinkInfo& link) { return int(link.tier); })
       .def_property_readonly("changes", [](const LinkInfo& link) {
         std::vector<std::pair<int64_t, int64_t>> changes;
         for (const auto& change : link.changes) changes.emplace_back(change.time_ps, change.rate);

@@ -99,7 +99,7 @@ class Refiner {
 
  private:
   // What each has of its own, before its neighbours count.
-  bool split_by_themselves() {
+  void split_by_themselves() {
     for (size_t i = 0; i < system_.ranks.size(); ++i) {
       const Rank& rank = system_.ranks[i];
       uint64_t hash = combine(seed_, uint64_t(rank.role));
@@ -109,14 +109,14 @@ class Refiner {
       }
       hashes_[i] = combine(hash, uint64_t(rank.start_ps));
     }
-    bool splits = split(partition_.rank, partition_.ranks);
+    split(partition_.rank, partition_.ranks);
     for (size_t i = 0; i < system_.links.size(); ++i) {
       hashes_[i] = combine(seed_, uint64_t(system_.links[i].rate));
       for (const RateChange& change : system_.links[i].changes) {
         hashes_[i] = combine(combine(hashes_[i], uint64_t(change.time_ps)), uint64_t(change.rate));
       }
     }
-    splits |= split(partition_.link, partition_.links);
+    split(partition_.link, partition_.links);
     for (size_t i = 0; i < system_.communicators.size(); ++i) {
       const Communicator& communicator = system_.communicators[i];
       uint64_t hash = combine(seed_, uint64_t(communicator.slot));
@@ -130,7 +130,7 @@ class Refiner {
       }
       hashes_[i] = hash;
     }
-    return splits | split(partition_.communicator, partition_.communicators);
+    split(partition_.communicator, partition_.communicators);
   }
 
   void hash_communicators() {

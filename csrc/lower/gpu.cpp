@@ -20,14 +20,13 @@ int64_t gemm_ps(const GemmShape& shape, const std::string& dtype, Rational rate,
                 const machine::Gpu& gpu) {
   if (std::min({shape.batch, shape.m, shape.n, shape.k}) == 0) return 0;
   const int64_t sms = gpu.multiprocessors, rows = gpu.tile_rows, columns = gpu.tile_columns;
-  int128 flops = std::min(flops_in_tiles(shape, rows, columns, sms),
-                          flops_in_tiles(shape, columns, rows, sms));
+  const auto either_way = [&](int64_t a, int64_t b) {
+    return std::min(flops_in_tiles(shape, a, b, sms), flops_in_tiles(shape, b, a, sms));
+  };
+  int128 flops = either_way(rows, columns);
   // Operands of 8 bits are half as much to load: tiles of less area are as fast.
-  if (dtype.rfind("float8", 0) == 0 || dtype == "mxfp8") {
-    for (const int64_t side : {rows, rows / 2}) {
-      flops = std::min(
-          {flops, flops_in_tiles(shape, rows, side, sms), flops_in_tiles(shape, side, rows, sms)});
-    }
+  if (dtype.starts_with("float8")) {
+    flops = std::min({flops, flops_in_tiles(shape, rows, rows, sms), either_way(rows, rows / 2)});
   }
   return duration_ps(flops, rate);
 }

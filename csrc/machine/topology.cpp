@@ -52,8 +52,7 @@ Topology::Topology(const Machine& machine, int64_t chips, const Conditions& cond
   can_multicast_ = machine.scale_up == ScaleUp::one_switch && machine.switch_multicasts;
   if (pod_count_ > 1) fabric_ = make_clos(machine, chips, conditions.seed);
   link_count_ = pod_count_ * pod_link_count_ + (fabric_ ? fabric_->link_count() : 0);
-  const int64_t switches =
-      pod_count_ * pod_switches_ + (fabric_ ? fabric_->switch_count() : int64_t(0));
+  const int64_t switches = pod_count_ * pod_switches_ + (fabric_ ? fabric_->switch_count() : 0);
   TRN_CHECK(std::max(link_count_, switches) < int64_t{1} << 31, machine,
             machine.name + " of " + std::to_string(chips) + " chips has " +
                 std::to_string(link_count_) + " links and " + std::to_string(switches) +

@@ -98,12 +98,11 @@ class Experts(nn.Module):
         mask = shares[:, :1].to(x.dtype).expand(-1, places).contiguous()
         mask = mask.unflatten(0, sequences.shape[:2])
         routed = _EachSequence.apply(mask.detach().transpose(1, 2), sequences).flatten(0, 1)
-        _, ranks = place.experts_by_server(0)
-        routed = _exchanged(routed, ranks).unflatten(0, (self.count, -1))
+        routed = _exchanged(routed, place.ep).unflatten(0, (self.count, -1))
         up = _Grouped.apply(routed, self.up, self)
         active = kernels.activation(model.activation, model.gated, up, None, True)
         routed = _Grouped.apply(active, self.down, self).flatten(0, 1)
-        routed = _exchanged(routed, ranks).unflatten(0, (sequences.shape[0], -1))
+        routed = _exchanged(routed, place.ep).unflatten(0, (sequences.shape[0], -1))
         return _EachSequence.apply(mask, routed).flatten(0, 1)
 
     # --- where they are --------------------------------------------------------------------------

@@ -32,6 +32,12 @@ void note_repeated(const at::Tensor& gathered, int64_t ranks) {
       "this one holds: losses of models that are divided between ranks are not the real job's");
 }
 
+// `does` is what the rank does with values that this process cannot have.
+void note_elsewhere(int64_t rank, const char* does) {
+  add_note("values: what rank " + std::to_string(rank) + " " + does +
+           " reads as zeros, since that rank runs elsewhere: values after it are not real");
+}
+
 void check_pairs(const char* operation, size_t outputs, size_t inputs) {
   TRN_CHECK(outputs == inputs && inputs > 0, capture,
             std::string(operation) + " got " + std::to_string(outputs) + " outputs for " +
@@ -108,9 +114,7 @@ void UniformBackend::broadcast_on_host(const Tensors& tensors, int64_t root) {
   if (root == rank_) return keep_broadcast(place, tensors);
   if (fill_from_broadcast(place, tensors)) return;
   for (const at::Tensor& tensor : tensors) fill_from_elsewhere(tensor);
-  add_note("values: what rank " + std::to_string(ranks_.rank_at(root)) +
-           " broadcasts in a CPU tensor reads as zeros, since that rank runs elsewhere: values "
-           "after it are not real");
+  note_elsewhere(ranks_.rank_at(root), "broadcasts in a CPU tensor");
 }
 
 UniformBackend::WorkPtr UniformBackend::allreduce(Tensors& tensors,
@@ -240,11 +244,7 @@ UniformBackend::WorkPtr UniformBackend::scatter(Tensors& outputs, std::vector<Te
   if (opts.rootRank != rank_) {
     WorkPtr work = issue(message, {}, outputs, outputs);
     fill_from_elsewhere(outputs[0]);
-    if (mode() == Mode::compute) {
-      add_note("values: what rank " + std::to_string(ranks_.rank_at(opts.rootRank)) +
-               " scatters reads as zeros, since that rank runs elsewhere: values after it are not "
-               "real");
-    }
+    if (mode() == Mode::compute) note_elsewhere(ranks_.rank_at(opts.rootRank), "scatters");
     return work;
   }
   check_pairs("scatter", 1, inputs.size());
