@@ -159,6 +159,43 @@ def test_an_exception_of_a_backward_pass_is_the_scripts(tmp_path):
     assert "ValueError: the script's own" in done.stderr
 
 
+def test_a_backward_at_work_when_the_script_fails_does_not_abort_the_process(tmp_path):
+    """It drops tensors, for which it wants a lock that an ending interpreter does not give."""
+    script = """
+    import sys, threading, time
+    class Last:
+        def __del__(self, sleep=time.sleep):
+            sleep(0.2)
+    sys.last = Last()  # gives the thread its time while the interpreter is taken apart
+    weight = torch.ones(4, device=device, requires_grad=True)
+    def train():
+        while True:
+            (weight * 2).sum().backward()
+    threading.Thread(target=train, daemon=True).start()
+    time.sleep(0.2)
+    raise ValueError("no more")
+    """
+    _, done = run(tmp_path, script)
+    assert done.returncode == 1, done.stderr
+    assert done.stderr.splitlines()[-1] == ("trnsim: no report: the script ended with exit code 1")
+
+
+def test_a_script_ends_as_scripts_do(tmp_path):
+    """Its threads are joined, what it registered runs, and all that it printed is there."""
+    script = """
+    import atexit, sys, threading, time
+    atexit.register(lambda: sys.stderr.write("registered\\n"))
+    def late():
+        time.sleep(0.5)
+        sys.stderr.write("joined\\n")
+    threading.Thread(target=late).start()
+    torch.ones(4, device=device) + 1
+    """
+    _, done = run(tmp_path, script)
+    assert done.returncode == 0
+    assert done.stderr.splitlines()[-2:] == ["joined", "registered"]
+
+
 def test_nothing_heavy_is_imported_with_torch():
     """What an installed trnsim loads where torch is imported is the device and its names."""
     code = (

@@ -19,10 +19,11 @@ import time
 from collections.abc import Sequence
 from dataclasses import asdict, dataclass, field
 from pathlib import Path
-from typing import Any
+from typing import Any, NoReturn
 
 from trnsim.capture.one_rank import Request, capture_rank, enter
 from trnsim.errors import CaptureError
+from trnsim.leave import leave
 from trnsim.workload import Workload
 
 POLL_S = 0.02
@@ -232,8 +233,12 @@ def _why(log: Path, rank: int, code: int) -> str:
     return f"{name}: {next(said, last).removeprefix('what():').strip()[:200]}"
 
 
-def main(path: str) -> None:
+def main(path: str) -> NoReturn:
     """What a child runs."""
+    leave(_run(path))
+
+
+def _run(path: str) -> int:
     request = Request(**json.loads(Path(path).read_text()))
     job = request.make_job()
     enter(request)
@@ -245,7 +250,7 @@ def main(path: str) -> None:
     finally:  # also of a run that failed: perhaps by what it took others to say
         said = (shapes.said, shapes.used, shapes.sources)
         request.path(".said").write_bytes(pickle.dumps(said))
-    if captured.exit_code != 0:
-        sys.exit(captured.exit_code)
-    captured.workload.role = f"rank{request.rank}"
-    captured.workload.save(request.path(".trnsim"))
+    if captured.exit_code == 0:
+        captured.workload.role = f"rank{request.rank}"
+        captured.workload.save(request.path(".trnsim"))
+    return captured.exit_code

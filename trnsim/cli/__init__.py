@@ -11,11 +11,13 @@ from __future__ import annotations
 import errno
 import os
 import sys
+from typing import NoReturn
 
 import typer
 
 from trnsim.cli import calibrate, collective, diff, doctor, info, project, run, validate
 from trnsim.errors import TrnSimError
+from trnsim.leave import leave
 
 app = typer.Typer(
     name="trnsim",
@@ -49,7 +51,7 @@ def _options(
         typer.echo(context.get_help())
 
 
-def main() -> None:
+def main() -> NoReturn:
     """Entry point of the command `trnsim`."""
     # UsageError and its parents; typer carries its own copy of click.
     usage_error = typer.BadParameter.__mro__[2]
@@ -71,7 +73,7 @@ def main() -> None:
         _discard_output()
     if code == 130:  # typer makes it of a KeyboardInterrupt, too
         fail("interrupted")
-    sys.exit(code or 0)
+    leave(code or 0)
 
 
 def _discard_output() -> None:
