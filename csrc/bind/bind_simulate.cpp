@@ -9,6 +9,7 @@
 #include "simulate/jitter.h"
 #include "simulate/network/certificate.h"
 #include "simulate/network/repair.h"
+#include "simulate/scenarios.h"
 #include "simulate/shard.h"
 #include "simulate/timeline.h"
 
@@ -188,6 +189,12 @@ void bind_simulate(py::module_& module) {
       },
       py::arg("system"), py::arg("first_rank"), py::arg("end_rank"), py::arg("all_gather"),
       py::arg("keep_times"));
+  module.def(
+      "simulate_seeds",
+      [](const std::shared_ptr<fold::System>& system, const std::vector<uint64_t>& seeds,
+         int32_t spread) { return simulate::simulate_seeds(*system, seeds, spread, {}); },
+      py::arg("system"), py::arg("seeds"), py::arg("spread"),
+      py::call_guard<py::gil_scoped_release>());
   module.def("with_jitter", &simulate::with_jitter, py::arg("system"), py::arg("seed"),
              py::arg("spread"), py::call_guard<py::gil_scoped_release>());
 }

@@ -213,8 +213,7 @@ Counted counted_in(const Workload& workload, const Step& step) {
   for (int64_t i = step.begin; i < step.end; ++i) {
     if (outside[size_t(i - step.begin)]) continue;
     const Record& record = workload.records[size_t(i)];
-    if (is_gradient_work(record) ||
-        (is_pipeline && is_marker(record, MarkerKind::forward_begin))) {
+    if (is_gradient_work(record) || (is_pipeline && is_marker(record, MarkerKind::forward_begin))) {
       needs_samples = needs_tokens = true;
     }
     if (is_marker(record, MarkerKind::step) && record.value >= 0) marked = record.value;
