@@ -112,7 +112,8 @@ def measure(peer: Path, ours: Path, folder: Path, case: tuple) -> list[dict]:
         our_row = {
             "engine": "trnsim" if way == "each" else "trnsim, folded", "cpu_s": f"{our_s:.6f}",
             "solves": runs[0][1], "whole_solves": runs[0][2],
-            "ratio": f"{float(peer_s) / our_s:.0f}", "budget_ratio": budget, "worst_ps": f"{worst:.2f}",
+            "ratio": f"{float(peer_s) / our_s:.0f}", "budget_ratio": budget,
+            "worst_ps": f"{worst:.2f}",
         }  # fmt: skip
         rows.append(common | our_row)
     return rows

@@ -2,8 +2,9 @@
 # SPDX-FileCopyrightText: The trnsim authors
 """Progress of long simulations on stderr, from a counter that the simulating threads write.
 
-Simulations that have ended are counted, and the tasks of those that have begun. Nothing appears in the first two seconds. On a terminal a rich bar follows; elsewhere one plain line
-every ten seconds, which a log can keep.
+Simulations that have ended are counted, and the tasks of those that have begun. Nothing appears in
+the first two seconds. On a terminal a rich bar follows; elsewhere one plain line every ten seconds,
+which a log can keep.
 """
 
 from __future__ import annotations
@@ -64,8 +65,8 @@ def _bar(counter: _core.ProjectProgress, what: str, ended: threading.Event) -> N
     from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeElapsedColumn
 
     columns = (
-        TextColumn(what), BarColumn(), MofNCompleteColumn(), TextColumn("simulations{task.fields[tasks]}"),
-        TimeElapsedColumn(),
+        TextColumn(what), BarColumn(), MofNCompleteColumn(),
+        TextColumn("simulations{task.fields[tasks]}"), TimeElapsedColumn(),
     )  # fmt: skip
     with Progress(*columns, console=Console(stderr=True), transient=True) as bar:
         task = bar.add_task(what, total=counter.total, tasks="")
