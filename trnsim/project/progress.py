@@ -71,6 +71,4 @@ def _bar(counter: _core.ProjectProgress, what: str, ended: threading.Event) -> N
     with Progress(*columns, console=Console(stderr=True), transient=True) as bar:
         task = bar.add_task(what, total=counter.total, tasks="")
         while not ended.wait(POLL_S):
-            bar.update(
-                task, completed=counter.done, total=counter.total, tasks=_tasks(counter)
-            )
+            bar.update(task, completed=counter.done, total=counter.total, tasks=_tasks(counter))
