@@ -22,7 +22,7 @@ MODES = ("compute", "phantom")
 PARTS = {"ops": 8, "modules": 2, "optimizers": 1}  # pytest -n 2 shares them out
 # Outcomes of entries, in both modes and with all dtypes, that are on a list: never more.
 MOST = {
-    ("ops", "failed"): 29,
+    ("ops", "failed"): 28,
     ("ops", "as_cuda"): 35,
     ("ops", "skipped"): 114,
 }
@@ -52,10 +52,10 @@ def test_the_harness_makes_the_entries_that_were_counted():
     program = """
 import collections, json
 from tests.databases import harness, runner
-made = {
-    database: collections.Counter(harness.name_of(test.id()).dtype for test in runner.load(database))
-    for database in runner.DATABASES
-}
+made = {}
+for database in runner.DATABASES:
+    names = [harness.name_of(test.id()) for test in runner.load(database)]
+    made[database] = collections.Counter(name.dtype for name in names)
 print(json.dumps(made))
 """
     done = run("-c", program)
