@@ -3,9 +3,9 @@
 """Library functions that are replaced at run time, each with the reason.
 
 What other modules serve in their own ways, they install: torch.cuda (cuda/names.py), FlexAttention
-(flex.py), Lightning's accelerator (lightning.py), attention under context parallelism
-(attention_sharding.py), Gloo and rendezvous within one process (process_group.py), the job's
-variables in os.environ (world.py).
+(flex.py), torch.cond and while_loop (control_flow.py), Lightning's accelerator (lightning.py),
+attention under context parallelism (attention_sharding.py), Gloo and rendezvous within one process
+(process_group.py), the job's variables in os.environ (world.py).
 
 Each replacement keeps the function's signature and calls the original. Those of ALWAYS are made
 when the device is loaded, those of AFTER_IMPORT when their library is, and both stay; all others
@@ -21,6 +21,7 @@ from typing import Any, NamedTuple
 
 from trnsim.capture import (
     compile,
+    control_flow,
     flex,
     frameworks,
     groups,
@@ -345,6 +346,8 @@ def install_always() -> None:
     for patch in AFTER_IMPORT:
         imports.after_import(patch.module, lambda _, patch=patch: _install_once(patch))
     imports.after_import("torch._higher_order_ops.flex_attention", flex.serve)
+    imports.after_import("torch._higher_order_ops.cond", control_flow.serve_cond)
+    imports.after_import("torch._higher_order_ops.while_loop", control_flow.serve_while_loop)
     for package in lightning.PACKAGES:
         imports.after_import(f"{package}.accelerators", lightning.serve)
 
