@@ -7,6 +7,7 @@
 #include "base/error.h"
 #include "fold/side_by_side.h"
 #include "simulate/jitter.h"
+#include "simulate/timeline/bulk_view.h"
 
 namespace trnsim::simulate {
 namespace {
@@ -15,6 +16,10 @@ using Systems = std::vector<std::shared_ptr<const fold::System>>;
 
 void simulate_batch(const Systems& batch, const SimulateOptions& options,
                     std::vector<int64_t>& makespans) {
+  if (batch.size() == 1) {
+    makespans.push_back(simulate_step(batch[0], options).makespan_ps);
+    return;
+  }
   const fold::SideBySide all = fold::place_side_by_side(batch);
   Timeline timeline;
   try {
@@ -40,14 +45,21 @@ std::vector<int64_t> simulate_batches(size_t count, SimulateOptions options, con
   std::vector<int64_t> makespans;
   Systems batch;
   int64_t lanes = 0;
-  for (size_t i = 0; i < count; ++i) {
-    batch.push_back(make(i));
-    lanes += int64_t(batch.back()->ranks.size());
-    if (lanes < kLanesAtOnce && i + 1 < count) continue;
-    simulate_batch(batch, options, makespans);
+  const auto run = [&] {
+    if (!batch.empty()) simulate_batch(batch, options, makespans);
     batch.clear();
     lanes = 0;
+  };
+  for (size_t i = 0; i < count; ++i) {
+    auto scenario = make(i);
+    const auto ranks = int64_t(scenario->ranks.size());
+    const bool is_large = ranks > kTileLanes;
+    if (is_large || lanes + ranks > kLanesAtOnce) run();
+    batch.push_back(std::move(scenario));
+    lanes += ranks;
+    if (is_large) run();
   }
+  run();
   return makespans;
 }
 

@@ -14,7 +14,8 @@
 namespace trnsim::simulate {
 
 // The makespan of each, in ps, which is what simulate_step says of it alone. The Systems have the
-// same Programs. They run in batches of about kLanesAtOnce ranks. An error is that of the first
+// same Programs. They run in batches of about kLanesAtOnce ranks; those with more ranks than a tile
+// has lanes fill their tiles by themselves and run one by one. An error is that of the first
 // scenario of its batch that has one, in its own words. options: keep_times and exchange are not
 // for this.
 inline constexpr int64_t kLanesAtOnce = 1 << 13;

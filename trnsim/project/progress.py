@@ -2,8 +2,8 @@
 # SPDX-FileCopyrightText: The trnsim authors
 """Progress of long simulations on stderr, from a counter that the simulating threads write.
 
-Simulations that have ended are counted, and the tasks of those that have begun. Nothing appears in
-the first two seconds. On a terminal a rich bar follows; elsewhere one plain line every ten seconds,
+Simulations that have ended are counted; of one alone, its tasks. Nothing appears in the first two
+seconds. On a terminal a rich bar follows; elsewhere one plain line every ten seconds,
 which a log can keep.
 """
 
@@ -52,8 +52,8 @@ def _lines(counter: _core.ProjectProgress, what: str, ended: threading.Event) ->
 
 
 def _tasks(counter: _core.ProjectProgress) -> str:
-    """How far those are that have begun."""
-    if not counter.tasks_total:
+    """How far the only simulation is."""
+    if counter.total > 1 or not counter.tasks_total:
         return ""
     return f", {counter.tasks_ended:,} of {counter.tasks_total:,} tasks"
 

@@ -68,6 +68,7 @@ def simulate_system(
     """
     from trnsim import _core
 
+    _check(system)
     ranks_per_pod = whole_number_of(
         SimulateError, "ranks_per_pod is", ranks_per_pod, 1, LARGEST_COUNT
     )
@@ -95,6 +96,7 @@ def simulate_seeds(
     """
     from trnsim import _core
 
+    _check(system)
     seeds = whole_numbers_of(SimulateError, "seeds", seeds, 0, (1 << 64) - 1)
     whole_number_of(SimulateError, "spread", spread, 0, (1 << 31) - (1 << 16) - 2)
     index, count = (0, 1) if group is None else (group.rank(), group.size())
@@ -105,6 +107,16 @@ def simulate_seeds(
 
     parts = AllGather(group).parts(np.array(mine, dtype=np.int64))
     return [int(parts[i % count][i // count]) for i in range(len(seeds))]
+
+
+def _check(system: object) -> None:
+    from trnsim import _core
+
+    if not isinstance(system, _core.System):
+        raise SimulateError(
+            f"{type(system).__name__} is no System: give trnsim.project(...).timeline.system, or "
+            "what trnsim.fold.place returns"
+        )
 
 
 def _boundary(index: int, count: int, ranks: int, ranks_per_pod: int) -> int:

@@ -66,16 +66,20 @@ TEST(Scenarios, AreEachWhatTheyAreAlone) {
 }
 
 TEST(Scenarios, OfSeedsAreThoseOfJitter) {
-  const auto base = scenes::many_ranks(3, 200);
+  const auto base = scenes::many_ranks(3, 60);
   std::vector<uint64_t> seeds;
   Scenarios scenarios;
-  for (uint64_t seed = 0; seed < 100; ++seed) {  // more than one batch of lanes
+  for (uint64_t seed = 0; seed < 200; ++seed) {  // more than one batch of lanes
     seeds.push_back(seed * 0x9e3779b97f4a7c15);
     scenarios.push_back(with_jitter(*base, seeds.back(), 3277));
   }
   ASSERT_GT(int64_t(seeds.size() * base->ranks.size()), kLanesAtOnce);
   EXPECT_EQ(simulate_seeds(*base, seeds, 3277, {}), one_by_one(scenarios).makespans_ps);
   EXPECT_TRUE(simulate_seeds(*base, {}, 3277, {}).empty());
+  // These fill their tiles by themselves; the last one stands beside smaller ones.
+  const auto large = scenes::many_ranks(3, 200);
+  const Scenarios one{with_jitter(*large, 0, 3277), with_jitter(*large, 5, 3277)};
+  EXPECT_EQ(simulate_seeds(*large, {0, 5}, 3277, {}), one_by_one(one).makespans_ps);
 }
 
 TEST(Scenarios, OfDifferentProgramsAreRefused) {
