@@ -14,6 +14,7 @@ import importlib.util
 import re
 import sys
 from pathlib import Path
+from typing import TextIO
 
 HERE = Path(__file__).resolve().parent
 
@@ -43,10 +44,7 @@ def main() -> None:
     parser.add_argument("--dry-run", action="store_true", help="print the rows, write nothing")
     options = parser.parse_args()
     rows = load(options.case).run()
-    columns = list(rows[0])
-    writer = csv.DictWriter(sys.stdout, columns, lineterminator="\n")
-    writer.writeheader()
-    writer.writerows(rows)
+    write(rows, sys.stdout)
     if not options.dry_run:
         keep(options.case, rows)
     missed = [
@@ -57,14 +55,19 @@ def main() -> None:
     sys.exit(1 if missed else 0)
 
 
+def write(rows: list[dict], file: TextIO) -> None:
+    """Writes the rows as CSV."""
+    writer = csv.DictWriter(file, list(rows[0]), lineterminator="\n")
+    writer.writeheader()
+    writer.writerows(rows)
+
+
 def keep(case: str, rows: list[dict]) -> None:
     """Writes the rows to the results of this processor."""
     target = HERE / "results" / processor() / f"{case}.csv"
     target.parent.mkdir(parents=True, exist_ok=True)
     with target.open("w", newline="") as file:
-        writer = csv.DictWriter(file, list(rows[0]), lineterminator="\n")
-        writer.writeheader()
-        writer.writerows(rows)
+        write(rows, file)
     print(f"written to {target.relative_to(HERE.parent)}", file=sys.stderr)
 
 

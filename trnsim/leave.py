@@ -12,6 +12,8 @@ import sys
 import threading
 from typing import NoReturn
 
+_BUFFERED = (io.TextIOWrapper, io.BufferedWriter, io.BufferedRandom)  # text goes into the others
+
 
 def leave(code: int) -> NoReturn:
     """Ends the process with `code`, as `sys.exit` does but without taking the interpreter apart.
@@ -26,13 +28,11 @@ def leave(code: int) -> NoReturn:
         sys.exit(code)
     threading._shutdown()  # type: ignore[attr-defined]
     atexit._run_exitfuncs()
-    for kind in (io.TextIOWrapper, io.BufferedWriter, io.BufferedRandom):  # what is in text first
-        for file in gc.get_objects():
-            if type(file) is not kind:
-                continue
-            try:
-                file.flush()
-            except (OSError, ValueError):  # closed, or the reader has gone
-                if file in (sys.stdout, sys.stderr):
-                    code = code or 120  # as Python itself has it
+    files = [each for each in gc.get_objects() if type(each) in _BUFFERED]
+    for file in sorted(files, key=lambda each: _BUFFERED.index(type(each))):
+        try:
+            file.flush()
+        except (OSError, ValueError):  # closed, or the reader has gone
+            if file in (sys.stdout, sys.stderr):
+                code = code or 120  # as Python itself has it
     os._exit(code)

@@ -36,7 +36,6 @@ class Script:
     on_trn: str = ""
     on_cpu: str | None = None
     result: str = ""
-    options: str = ""
     variables: dict[str, str] = field(default_factory=dict)
 
 

@@ -17,6 +17,8 @@ from trnsim import _core
 from trnsim.capture.script import start_capture, stop_capture
 from trnsim.capture.world import World
 
+pytestmark = pytest.mark.usefixtures("fresh_dynamo")
+
 
 class Block(nn.Module):
     def __init__(self, width: int) -> None:
@@ -42,15 +44,6 @@ class Model(nn.Module):
         for block in self.blocks:
             x = checkpoint(block, x, use_reentrant=False) if self.again else block(x)
         return self.out(x)
-
-
-@pytest.fixture(autouse=True)
-def fresh():
-    gc.collect()
-    torch._dynamo.reset()
-    yield
-    torch._dynamo.reset()
-    gc.collect()
 
 
 def train(wrap, mode="compute", lengths=(6, 6, 6), device="trn", again=False, compiled_step=False):

@@ -5,7 +5,6 @@ known."""
 
 from __future__ import annotations
 
-import gc
 from collections import Counter
 
 import pytest
@@ -19,17 +18,10 @@ from trnsim.capture.script import start_capture, stop_capture
 from trnsim.capture.world import World
 from trnsim.errors import CaptureError
 
+pytestmark = pytest.mark.usefixtures("fresh_dynamo")
+
 LARGE = 300  # 300 x 300 floats are too large for phantom mode to hold values of
 NOTE = "torch.cond: a predicate depends on values that are not known"
-
-
-@pytest.fixture(autouse=True)
-def fresh():
-    gc.collect()
-    torch._dynamo.reset()
-    yield
-    torch._dynamo.reset()
-    gc.collect()
 
 
 @pytest.fixture(params=["eager", "compiled"])

@@ -4,7 +4,6 @@
 
 from __future__ import annotations
 
-import gc
 import re
 
 import pytest
@@ -15,6 +14,8 @@ from torch.nn.attention.flex_attention import create_block_mask, flex_attention
 import trnsim.device  # noqa: F401
 from trnsim.capture.script import start_capture, stop_capture
 from trnsim.capture.world import World
+
+pytestmark = pytest.mark.usefixtures("fresh_dynamo")
 
 LENGTH, BLOCK = 512, 128
 
@@ -29,15 +30,6 @@ def window(batch, head, query, key):
 
 # Blocks of 128 x 128: 4 x 4 of which causal leaves 10, and a window of 128 two a row but one.
 SHARES = {None: 1.0, causal: 10 / 16, window: 7 / 16}
-
-
-@pytest.fixture(autouse=True)
-def fresh():
-    gc.collect()
-    torch._dynamo.reset()
-    yield
-    torch._dynamo.reset()
-    gc.collect()
 
 
 def attend(mask, mode, compiled, length=LENGTH, device="trn"):

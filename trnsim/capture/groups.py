@@ -75,8 +75,10 @@ def compared_by_hash(original: Callable[..., bool]) -> Callable[..., bool]:
     def __eq__(mesh: Any, other: object) -> bool:
         if mesh is other:
             return True
-        if type(other) is not type(mesh) or hash(mesh) != hash(other):
+        if type(other) is not type(mesh):
             return original(mesh, other)
+        if hash(mesh) != hash(other):
+            return False
         pair = (id(mesh), id(other))
         found = _EQUAL_MESHES.get(pair)
         if found is None or found[0]() is not mesh or found[1]() is not other:

@@ -222,9 +222,9 @@ class Finder:
         except CaptureError:
             raise CaptureError(_differ(difference)) from None
         captured = {role.workload.rank for role in [*found, *rest]} | odd
-        near = min(set(range(world)) - captured, default=None)
-        chosen = self._choose(world, captured | {near}, CHECKED_AGAIN - 1)
-        again = self._first_difference(rest, chosen if near is None else [near, *chosen])
+        near = sorted(set(range(world)) - captured)[:1]
+        chosen = near + self._choose(world, captured | set(near), CHECKED_AGAIN - 1)
+        again = self._first_difference(rest, chosen)
         if again is not None:
             return self._in_ranges(world, f"{difference}; {again[1]}")
         of = ", ".join(str(each) for each in sorted(odd))
@@ -233,20 +233,22 @@ class Finder:
         )
         return [*found, *rest]
 
+    def _exchange_messages(self) -> bool:
+        return any(self._messages(rank) for rank in self._known)
+
     def _in_ranges(self, world: int, difference: str) -> list[Role]:
         """Roles as ranges of ranks: where the two ends of one do the same, so does the rest."""
-        self._fetch([world - 1])
         pending, begins = [(0, world - 1)], [0]
-        while pending:
+        while pending and not self._exchange_messages():
+            self._fetch(rank for ends in pending for rank in ends)
             unlike = [ends for ends in pending if self._differences(*ends)]
             begins += [last for first, last in unlike if last == first + 1]
             halves = {ends: sum(ends) // 2 for ends in unlike if ends[1] > ends[0] + 1}
             if len(begins) + len(halves) > MOST_RANGES:
                 raise CaptureError(_differ(difference))
-            self._fetch(halves.values())
             pending = [(first, middle) for (first, _), middle in halves.items()]
             pending += [(middle, last) for (_, last), middle in halves.items()]
-        if any(self._messages(rank) for rank in self._known):
+        if self._exchange_messages():
             raise CaptureError(_differ(difference))
         ranges = [range(*ends) for ends in pairwise([*sorted(begins), world])]
         roles: list[Role] = []

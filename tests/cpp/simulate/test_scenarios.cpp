@@ -76,7 +76,7 @@ TEST(Scenarios, OfSeedsAreThoseOfJitter) {
   ASSERT_GT(int64_t(seeds.size() * base->ranks.size()), kLanesAtOnce);
   EXPECT_EQ(simulate_seeds(*base, seeds, 3277, {}), one_by_one(scenarios).makespans_ps);
   EXPECT_TRUE(simulate_seeds(*base, {}, 3277, {}).empty());
-  // These fill their tiles by themselves; the last one stands beside smaller ones.
+  // These fill their tiles by themselves and run one by one.
   const auto large = scenes::many_ranks(3, 200);
   const Scenarios one{with_jitter(*large, 0, 3277), with_jitter(*large, 5, 3277)};
   EXPECT_EQ(simulate_seeds(*large, {0, 5}, 3277, {}), one_by_one(one).makespans_ps);
