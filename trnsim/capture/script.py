@@ -209,9 +209,11 @@ def run_script(
     for note in notes:
         _torch.add_note(note)
     run = _Run(path_or_module, [str(argument) for argument in args], is_module)
+    gc.freeze()  # what is there already outlives the script: no collection need look at it
     try:
         run.execute()
     finally:
+        gc.unfreeze()
         work = _torch.work_count()
         seen = [] if work else _devices_of_tensors(hooks)
         workload = stop_capture(others_follow)
