@@ -4,7 +4,8 @@
 
 A case is a folder of benchmarks/ with a case.py that has a function `run() -> list[dict]`: one dict
 a row, units in the keys, always with the peer that it is measured against in the same run. The rows
-go to benchmarks/results/<processor>/<case>.csv.
+go to benchmarks/results/<processor>/<case>.csv. A row whose `ratio` is below its `budget_ratio` is
+said, and makes the exit code 1.
 """
 
 import argparse
@@ -46,12 +47,22 @@ def main() -> None:
     writer = csv.DictWriter(sys.stdout, columns, lineterminator="\n")
     writer.writeheader()
     writer.writerows(rows)
-    if options.dry_run:
-        return
-    target = HERE / "results" / processor() / f"{options.case}.csv"
+    if not options.dry_run:
+        keep(options.case, rows)
+    missed = [
+        row for row in rows if float(row.get("budget_ratio") or 0) > float(row.get("ratio", 0))
+    ]
+    for row in missed:
+        print(f"trnsim: below its budget: {row}", file=sys.stderr)
+    sys.exit(1 if missed else 0)
+
+
+def keep(case: str, rows: list[dict]) -> None:
+    """Writes the rows to the results of this processor."""
+    target = HERE / "results" / processor() / f"{case}.csv"
     target.parent.mkdir(parents=True, exist_ok=True)
     with target.open("w", newline="") as file:
-        writer = csv.DictWriter(file, columns, lineterminator="\n")
+        writer = csv.DictWriter(file, list(rows[0]), lineterminator="\n")
         writer.writeheader()
         writer.writerows(rows)
     print(f"written to {target.relative_to(HERE.parent)}", file=sys.stderr)

@@ -7,7 +7,7 @@ import numpy
 import numpy.typing
 import typing
 import typing_extensions
-__all__: list[str] = ['Advice', 'Backend', 'Breakdown', 'CallSpan', 'Cohorts', 'CollectiveRun', 'Communicator', 'Engine', 'Fallback', 'Figure', 'Link', 'LinkInfo', 'LinkUse', 'Machine', 'MemoryPeak', 'ModuleShare', 'OpShare', 'Placement', 'Program', 'Progress', 'ProjectProgress', 'Projection', 'Rank', 'RoleFigures', 'Run', 'Step', 'System', 'Timeline', 'Topology', 'Variable', 'Workload', 'bus_factor', 'check_scenario', 'collective_name', 'compose', 'cost_rules', 'estimate_trace_bytes', 'find_violation', 'fold_system', 'input_group_of', 'lower_step', 'make_cohorts', 'make_job_system', 'make_machine', 'make_placement', 'make_system', 'make_topology', 'moved', 'pattern_of_ranks', 'project_step', 'ranks_of_pattern', 'run_collective', 'simulate_shard', 'simulate_step', 'solve_max_min', 'with_jitter', 'workload_enum_names', 'write_trace']
+__all__: list[str] = ['Advice', 'Backend', 'Breakdown', 'CallSpan', 'Cohorts', 'CollectiveRun', 'Communicator', 'Engine', 'Fallback', 'Figure', 'Link', 'LinkInfo', 'LinkUse', 'Machine', 'MemoryPeak', 'ModuleShare', 'OpShare', 'Placement', 'Program', 'Progress', 'ProjectProgress', 'Projection', 'Rank', 'RoleFigures', 'Run', 'Step', 'System', 'Timeline', 'Topology', 'Variable', 'Workload', 'bus_factor', 'check_scenario', 'collective_name', 'compose', 'cost_rules', 'estimate_trace_bytes', 'find_violation', 'fold_system', 'input_group_of', 'lower_step', 'make_cohorts', 'make_job_system', 'make_machine', 'make_placement', 'make_system', 'make_topology', 'moved', 'pattern_of_ranks', 'project_step', 'ranks_of_pattern', 'run_collective', 'simulate_seeds', 'simulate_shard', 'simulate_step', 'solve_max_min', 'with_jitter', 'workload_enum_names', 'write_trace']
 class Figure:
     def __init__(self, key: str, value: str, unit: str, source: str, confidence: str) -> None:
         ...
@@ -620,6 +620,12 @@ class ProjectProgress:
     def done(self) -> int:
         ...
     @property
+    def tasks_ended(self) -> int:
+        ...
+    @property
+    def tasks_total(self) -> int:
+        ...
+    @property
     def total(self) -> int:
         ...
 class Breakdown:
@@ -979,6 +985,8 @@ def project_step(workloads: collections.abc.Sequence[Workload], machine: Machine
 def ranks_of_pattern(pattern: str) -> list[int]:
     ...
 def run_collective(name: str, sizes: collections.abc.Sequence[typing.SupportsInt | typing.SupportsIndex], machine: Machine, placement: Placement, algorithm: str, shares: collections.abc.Sequence[typing.SupportsInt | typing.SupportsIndex], faults: collections.abc.Sequence[str], step_mode: bool, interval: bool, progress: ProjectProgress) -> list[CollectiveRun]:
+    ...
+def simulate_seeds(system: System, seeds: collections.abc.Sequence[typing.SupportsInt | typing.SupportsIndex], spread: typing.SupportsInt | typing.SupportsIndex) -> list[int]:
     ...
 def simulate_shard(system: System, first_rank: typing.SupportsInt | typing.SupportsIndex, end_rank: typing.SupportsInt | typing.SupportsIndex, all_gather: collections.abc.Callable[[numpy.typing.NDArray[numpy.int64]], collections.abc.Sequence[typing.SupportsInt | typing.SupportsIndex]], keep_times: bool) -> Timeline:
     ...

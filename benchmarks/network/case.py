@@ -102,7 +102,7 @@ def measure(peer: Path, ours: Path, folder: Path, case: tuple) -> list[dict]:
         LD_LIBRARY_PATH=libraries,
     )  # fmt: skip
     common = {"case": name, "flows": flows, "torus": "x".join(map(str, torus))}
-    peer_row = {"solves": "", "whole_solves": "", "ratio": 1, "budget": "", "worst_ps": ""}
+    peer_row = {"solves": "", "whole_solves": "", "ratio": 1, "budget_ratio": "", "worst_ps": ""}
     rows = [common | {"engine": "SimGrid 3.32", "cpu_s": peer_s} | peer_row]
     for way, budget in budgets.items():
         arguments = (routes, BYTES, BANDWIDTH_BPS, our_ends, way)
@@ -112,7 +112,8 @@ def measure(peer: Path, ours: Path, folder: Path, case: tuple) -> list[dict]:
         our_row = {
             "engine": "trnsim" if way == "each" else "trnsim, folded", "cpu_s": f"{our_s:.6f}",
             "solves": runs[0][1], "whole_solves": runs[0][2],
-            "ratio": f"{float(peer_s) / our_s:.0f}", "budget": budget, "worst_ps": f"{worst:.2f}",
+            "ratio": f"{float(peer_s) / our_s:.0f}", "budget_ratio": budget,
+            "worst_ps": f"{worst:.2f}",
         }  # fmt: skip
         rows.append(common | our_row)
     return rows

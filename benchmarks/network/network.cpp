@@ -41,7 +41,7 @@ fold::System read_system(const std::string& path, int64_t bytes, int64_t bandwid
     for (int32_t link; words >> link;) {
       variable.uses.push_back({link, fold::kWeightOne});
       while (system.links.size() <= size_t(link)) {
-        system.links.push_back({"link", bandwidth_Bps * kRateUnitsPerBps, 0});
+        system.links.push_back({"link", bandwidth_Bps * kRateUnitsPerBps});
       }
     }
   }

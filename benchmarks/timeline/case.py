@@ -22,4 +22,7 @@ def run() -> list[dict]:
     with tempfile.TemporaryDirectory() as folder:
         program = compile_ours(HERE / "timeline.cpp", Path(folder))
         rows = rows_of(program, CHIPS, TASKS, PEER_CHIPS, "cpp")
-    return [row | {"budget_ratio": BUDGET_RATIO} for row in rows]
+    return [
+        row | {"budget_ratio": BUDGET_RATIO if row["engine"].startswith("bulk") else ""}
+        for row in rows
+    ]

@@ -143,7 +143,7 @@ void bind_fold(py::module_& module) {
   module.def(
       "fold_system",
       [](const std::shared_ptr<System>& system) { return fold::fold_system(system); },
-      py::arg("system"), py::call_guard<py::gil_scoped_release>());
+      py::arg("system").none(false), py::call_guard<py::gil_scoped_release>());
   module.def(
       "make_system",
       [](const std::shared_ptr<lower::Program>& program, const machine::Machine& machine,

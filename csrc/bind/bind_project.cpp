@@ -30,7 +30,11 @@ void bind_parts(py::module_& module) {
   py::class_<Progress, std::shared_ptr<Progress>>(module, "ProjectProgress")
       .def(py::init<>())
       .def_property_readonly("done", [](const Progress& p) { return p.done.load(); })
-      .def_property_readonly("total", [](const Progress& p) { return p.total.load(); });
+      .def_property_readonly("total", [](const Progress& p) { return p.total.load(); })
+      .def_property_readonly("tasks_ended",
+                             [](const Progress& p) { return p.tasks.tasks_ended.load(); })
+      .def_property_readonly("tasks_total",
+                             [](const Progress& p) { return p.tasks.tasks_total.load(); });
   py::class_<Breakdown>(module, "Breakdown")
       .def_readonly("compute_ps", &Breakdown::compute_ps)
       .def_readonly("exposed_communication_ps", &Breakdown::exposed_communication_ps)

@@ -9,6 +9,7 @@
 #include "simulate/jitter.h"
 #include "simulate/network/certificate.h"
 #include "simulate/network/repair.h"
+#include "simulate/scenarios.h"
 #include "simulate/shard.h"
 #include "simulate/timeline.h"
 
@@ -170,7 +171,7 @@ void bind_simulate(py::module_& module) {
         options.progress = progress.get();
         return std::make_shared<Timeline>(simulate::simulate_step(system, options));
       },
-      py::arg("system"), py::arg("engine"), py::arg("backend"), py::arg("certify"),
+      py::arg("system").none(false), py::arg("engine"), py::arg("backend"), py::arg("certify"),
       py::arg("use_private"), py::arg("keep_times"), py::arg("progress").none(true),
       py::call_guard<py::gil_scoped_release>());
   module.def(
@@ -186,8 +187,14 @@ void bind_simulate(py::module_& module) {
         const py::gil_scoped_release no_gil;
         return std::make_shared<Timeline>(simulate::simulate_step(system, options));
       },
-      py::arg("system"), py::arg("first_rank"), py::arg("end_rank"), py::arg("all_gather"),
-      py::arg("keep_times"));
+      py::arg("system").none(false), py::arg("first_rank"), py::arg("end_rank"),
+      py::arg("all_gather"), py::arg("keep_times"));
+  module.def(
+      "simulate_seeds",
+      [](const std::shared_ptr<fold::System>& system, const std::vector<uint64_t>& seeds,
+         int32_t spread) { return simulate::simulate_seeds(*system, seeds, spread, {}); },
+      py::arg("system").none(false), py::arg("seeds"), py::arg("spread"),
+      py::call_guard<py::gil_scoped_release>());
   module.def("with_jitter", &simulate::with_jitter, py::arg("system"), py::arg("seed"),
              py::arg("spread"), py::call_guard<py::gil_scoped_release>());
 }

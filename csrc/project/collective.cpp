@@ -116,7 +116,9 @@ class Runner {
         placement_(placement),
         conditions_(conditions_of({{}, request.faults})),
         step_mode_(request.step_mode && request.kind != CallKind::send),
-        progress_(progress) {}
+        progress_(progress) {
+    if (progress != nullptr) simulate_options_.progress = &progress->tasks;
+  }
 
   std::vector<CollectiveRun> run(const machine::Machine& machine) {
     if (step_mode_) return run_in_steps(machine);
@@ -151,7 +153,7 @@ class Runner {
                                        const std::shared_ptr<const lower::Program>& program) {
     const auto topology = machine::make_topology(machine, placement_.chips, conditions_);
     const fold::Job job = fold::one_role(program, machine, *topology, placement_, placement_.ranks);
-    const auto timeline = simulate::simulate_step(folded(job), {});
+    const auto timeline = simulate::simulate_step(folded(job), simulate_options_);
     if (progress_) ++progress_->done;
     return runs_of(*program, timeline);
   }
@@ -183,7 +185,7 @@ class Runner {
         job.roles[0].program = stepped;
         system = fold::make_cohorts(job).system;
       }
-      const auto timeline = simulate::simulate_step(system, {});
+      const auto timeline = simulate::simulate_step(system, simulate_options_);
       run.time_ps = timeline.makespan_ps;
       run.engine = timeline.engine;
       // Nobody waits for hops that only others take, nor, in each phase, for those at a slow link.
@@ -199,6 +201,7 @@ class Runner {
   const machine::Conditions conditions_;
   const bool step_mode_;
   Progress* progress_;
+  simulate::SimulateOptions simulate_options_;
   std::optional<fold::Mould> mould_;
 };
 

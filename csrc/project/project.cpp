@@ -312,9 +312,8 @@ void add_variants(const Case& of, const machine::Machine& machine, const Project
 Run project_step(const Workloads& workloads, const machine::Machine& machine,
                  const ProjectOptions& options) {
   Case of = make_case(workloads, options);
-  const Simulated simulated = simulate_case(of, machine);
+  const Simulated simulated = simulate_case(of, machine, options.progress.get());
   of.mould = simulated.mould;
-  if (options.progress) ++options.progress->done;
   const Sweep sweep(*simulated.timeline);
 
   Run run{workloads,          machine, simulated.roles, of.placement, simulated.cohorts,

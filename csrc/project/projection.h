@@ -110,6 +110,7 @@ struct Projection {
 // Polled by whoever shows progress; written by project_step's threads.
 struct Progress {
   std::atomic<int64_t> done{0}, total{1};  // simulations
+  simulate::Progress tasks;                // of those that have begun
 };
 
 struct ProjectOptions {

@@ -14,9 +14,10 @@ namespace {
 
 // A run that cannot end says why with the ranks of the job, which only the System of all of them
 // knows: it is made for that alone.
-simulate::Timeline simulate_folded(const fold::Cohorts& cohorts, const fold::Job& job) {
+simulate::Timeline simulate_folded(const fold::Cohorts& cohorts, const fold::Job& job,
+                                   const simulate::SimulateOptions& options) {
   try {
-    return simulate::simulate_step(cohorts.system, {});
+    return simulate::simulate_step(cohorts.system, options);
   } catch (const Error&) {
     simulate::simulate_step(std::make_shared<const fold::System>(fold::make_system(job)), {});
     throw;
@@ -25,7 +26,9 @@ simulate::Timeline simulate_folded(const fold::Cohorts& cohorts, const fold::Job
 
 }  // namespace
 
-Simulated simulate_case(const Case& of, const machine::Machine& machine) {
+Simulated simulate_case(const Case& of, const machine::Machine& machine, Progress* progress) {
+  simulate::SimulateOptions options;
+  if (progress != nullptr) options.progress = &progress->tasks;
   Simulated result;
   for (const CaseRole& role : of.roles) {
     auto program = std::make_shared<const lower::Program>(lower::lower_step(
@@ -41,13 +44,14 @@ Simulated simulate_case(const Case& of, const machine::Machine& machine) {
     result.mould =
         of.mould && of.mould->fits(job) ? of.mould : std::make_shared<const fold::Mould>(job);
     result.cohorts = result.mould->cast(job);
-    timeline = simulate_folded(result.cohorts, job);
+    timeline = simulate_folded(result.cohorts, job, options);
   } else {
     result.cohorts =
         fold::leave_unfolded(std::make_shared<const fold::System>(fold::make_system(job)));
-    timeline = simulate::simulate_step(result.cohorts.system, {});
+    timeline = simulate::simulate_step(result.cohorts.system, options);
   }
   result.timeline = std::make_shared<const simulate::Timeline>(std::move(timeline));
+  if (progress != nullptr) ++progress->done;
   return result;
 }
 
@@ -64,13 +68,12 @@ std::vector<int64_t> simulate_share(const Case& of,
   const auto work = [&] {
     for (size_t i = next++; i < machines.size(); i = next++) {
       try {
-        makespans[i] = simulate_case(of, *machines[i]).timeline->makespan_ps;
+        makespans[i] = simulate_case(of, *machines[i], progress).timeline->makespan_ps;
       } catch (...) {
         const std::lock_guard lock(failure_mutex);
         if (!failure) failure = std::current_exception();
         next = machines.size();
       }
-      if (progress) ++progress->done;
     }
   };
   const int hardware = int(std::max(1u, std::thread::hardware_concurrency()));

@@ -37,7 +37,8 @@ struct Simulated {
   std::shared_ptr<const fold::Mould> mould;  // they were cast in; null unless folded
   std::shared_ptr<const simulate::Timeline> timeline;
 };
-Simulated simulate_case(const Case& of, const machine::Machine& machine);
+Simulated simulate_case(const Case& of, const machine::Machine& machine,
+                        Progress* progress = nullptr);
 
 // Makespans, in order. The processes share the machines, and the host's threads those of one; the
 // first error is thrown again. options.progress counts those of this process.

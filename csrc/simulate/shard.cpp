@@ -50,6 +50,8 @@ class ShardLanes final : public Lanes {
     auto& first = timeline.first_task;  // ranks of others have no tasks here
     first.insert(first.begin(), size_t(first_), 0);
     first.resize(rank_count_ + 1, first.back());
+    timeline.last_end_ps.insert(timeline.last_end_ps.begin(), size_t(first_), 0);
+    timeline.last_end_ps.resize(rank_count_, 0);
   }
 
  private:

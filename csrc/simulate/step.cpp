@@ -3,6 +3,7 @@
 #include "simulate/step.h"
 
 #include <algorithm>
+#include <chrono>
 #include <numeric>
 #include <tuple>
 
@@ -92,22 +93,22 @@ Step::Step(std::shared_ptr<const fold::System> system, const SimulateOptions& op
 }
 
 Timeline Step::run() {
-  if (options_.progress != nullptr) options_.progress->tasks_total = task_count_;
+  if (options_.progress != nullptr) options_.progress->tasks_total += task_count_;
   for (int64_t now_ps = 0; now_ps != kNever;) {
     while (settle(now_ps)) {
     }
     slow(now_ps);
     transfers_.solve(now_ps);
-    report_progress();
+    report_progress_sometimes();
     now_ps = std::min(lanes_->next_ps(), transfers_.next_ps());
   }
   check_finished();
-  if (options_.progress != nullptr) options_.progress->tasks_ended = task_count_;
+  report_progress(task_count_);
   Timeline timeline;
   timeline.system = system_;
   lanes_->write(timeline);
   write_calls(timeline);
-  if (options_.exchange != nullptr) add_up(timeline);
+  add_up(timeline);
   timeline.solve_count = transfers_.solve_count();
   timeline.event_count = transfers_.event_count();
   timeline.engine = engine_;
@@ -254,8 +255,12 @@ void Step::check_finished() const {
               "make the same calls in the same order on every member");
 }
 
-// Makespan and hash of the job, from everybody's.
+// Makespan and hash of the job, on several processes from everybody's.
 void Step::add_up(Timeline& timeline) const {
+  for (const int64_t end_ps : timeline.last_end_ps) {
+    timeline.makespan_ps = std::max(timeline.makespan_ps, end_ps);
+  }
+  if (options_.exchange == nullptr) return;
   const std::vector<int64_t> all =
       options_.exchange->all_gather({timeline.makespan_ps, int64_t(timeline.hash)});
   timeline.hash = 0;
@@ -294,10 +299,19 @@ void Step::write_calls(Timeline& timeline) {
 }
 
 // Counting ended tasks is a sum over lanes: not at every event.
-void Step::report_progress() {
-  constexpr int64_t kEvery = 1024;
-  if (options_.progress == nullptr || ++rounds_ % kEvery != 0) return;
-  options_.progress->tasks_ended = lanes_->ended_count();
+void Step::report_progress(int64_t ended) {
+  if (options_.progress == nullptr) return;
+  options_.progress->tasks_ended += ended - reported_count_;
+  reported_count_ = ended;
+}
+
+void Step::report_progress_sometimes() {
+  constexpr auto kEvery = std::chrono::milliseconds(200);
+  if (options_.progress == nullptr) return;
+  const auto now = std::chrono::steady_clock::now();
+  if (now - reported_at_ < kEvery) return;
+  reported_at_ = now;
+  report_progress(lanes_->ended_count());
 }
 
 Timeline simulate_step(std::shared_ptr<const fold::System> system, const SimulateOptions& options) {

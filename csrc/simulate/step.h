@@ -15,6 +15,7 @@
 // hear of the calls that concern others.
 #pragma once
 
+#include <chrono>
 #include <memory>
 #include <optional>
 #include <vector>
@@ -51,7 +52,8 @@ class Step {
   void check_finished() const;
   void add_up(Timeline& timeline) const;
   void write_calls(Timeline& timeline);
-  void report_progress();
+  void report_progress(int64_t ended);
+  void report_progress_sometimes();
 
   std::shared_ptr<const fold::System> system_;
   SimulateOptions options_;
@@ -64,7 +66,8 @@ class Step {
   std::vector<Arrival> arrivals_;
   std::vector<ArrivalNews> news_;  // of calls that other processes must hear of
   std::vector<int32_t> tasks_;     // scratch: of one call's members
-  int64_t task_count_ = 0, rounds_ = 0;
+  int64_t task_count_ = 0, reported_count_ = 0;
+  std::chrono::steady_clock::time_point reported_at_ = {};
   std::string engine_;
 };
 

@@ -26,8 +26,9 @@ struct CallSpan {
 struct Timeline {
   std::shared_ptr<const fold::System> system;
   int64_t makespan_ps = 0;
-  uint64_t hash = 0;                // sum mod 2^64 of mix(role, task, end) * count; no rank ids
-  std::vector<int64_t> first_task;  // of rank r in starts and ends; size ranks + 1
+  uint64_t hash = 0;                 // sum mod 2^64 of mix(role, task, end) * count; no rank ids
+  std::vector<int64_t> last_end_ps;  // of rank r; 0 where it has no tasks
+  std::vector<int64_t> first_task;   // of rank r in starts and ends; size ranks + 1
   std::vector<int64_t> starts_ps, ends_ps;
   std::vector<CallSpan> calls;  // ascending by (end, communicator, sequence)
   int64_t solve_count = 0, event_count = 0;
@@ -39,7 +40,7 @@ enum class Engine : uint8_t { reference, bulk };
 // or omp. tbb only where it is asked for, in builds that have it.
 enum class Backend : uint8_t { automatic, cpp, omp, tbb, cuda };
 
-// Written by the simulating thread, read by any other.
+// Of all runs that were given it. Written by the simulating threads, read by any other.
 struct Progress {
   std::atomic<int64_t> tasks_ended{0}, tasks_total{0};
 };

@@ -78,6 +78,36 @@ int64_t RankPattern::index_of(int64_t rank) const {
   return find_index(*this, order, weights, reach, 0, rank - start);
 }
 
+std::string RankPattern::problem_of(int64_t world_size) const {
+  const auto outside = [&](int64_t rank) {
+    return "rank " + std::to_string(rank) + " of " + std::to_string(world_size);
+  };
+  if (start < 0 || start >= world_size) return outside(start);
+  const auto problem_of_list = [&](std::vector<int64_t> ranks) -> std::string {
+    std::sort(ranks.begin(), ranks.end());
+    if (ranks.front() < 0) return outside(ranks.front());
+    if (ranks.back() >= world_size) return outside(ranks.back());
+    const auto twice = std::adjacent_find(ranks.begin(), ranks.end());
+    return twice == ranks.end() ? "" : "rank " + std::to_string(*twice) + " twice";
+  };
+  if (axes.empty()) return listed.empty() ? "" : problem_of_list(listed);
+  bool is_apart = true;  // strides beyond all that the smaller ones reach: no rank comes again
+  std::vector<std::array<int64_t, 2>> order = axes;
+  std::sort(order.begin(), order.end());
+  int64_t last = start;  // the highest rank of the axes so far
+  for (const auto& [stride, count] : order) {
+    if (count < 1 || stride < 1) return "an axis without ranks (" + text() + ")";
+    if (count - 1 > (world_size - 1 - last) / stride) return "ranks beyond " + outside(last);
+    if (count > 1 && stride <= last - start) is_apart = false;
+    last += stride * (count - 1);
+  }
+  if (is_apart) return "";
+  if (size() > world_size) return "a rank twice (" + text() + ")";
+  std::vector<int64_t> ranks;
+  for (int64_t i = 0; i < size(); ++i) ranks.push_back(rank_at(i));
+  return problem_of_list(std::move(ranks));
+}
+
 RankPattern RankPattern::of(const std::vector<int64_t>& ranks) {
   TRN_CHECK(!ranks.empty(), workload, "a group has no ranks", "give at least one");
   RankPattern pattern;

@@ -62,6 +62,11 @@ void check_workload(const Workload& workload) {
             "rank " + std::to_string(workload.rank) + " of " + std::to_string(workload.world_size));
   TRN_CHECK(!workload.played_by || workload.played_by->index_of(workload.rank) >= 0, workload,
             "rank " + std::to_string(workload.rank) + " is not of the ranks of its own role");
+  for (const Group& group : workload.groups) {
+    const std::string problem = group.ranks.problem_of(workload.world_size);
+    TRN_CHECK(problem.empty(), workload, "group '" + group.name + "' names " + problem,
+              "give each of its ranks once, from 0 to one below the world size");
+  }
   for (size_t i = 0; i < workload.records.size(); ++i) check_record(workload, int64_t(i));
   for (size_t i = 0; i < workload.uses.size(); ++i)
     check_index(workload.uses[i].storage, workload.storages.size(), -1, "use " + std::to_string(i),

@@ -186,8 +186,10 @@ struct RankPattern {
   std::vector<int64_t> listed;               // used when axes is empty and size() > 1
 
   int64_t size() const;
-  int64_t rank_at(int64_t index) const;                      // 0 <= index < size()
-  int64_t index_of(int64_t rank) const;                      // -1 when it is not a member
+  int64_t rank_at(int64_t index) const;  // 0 <= index < size()
+  int64_t index_of(int64_t rank) const;  // -1 when it is not a member
+  // What is wrong with it as ranks of so many: one outside, or one named twice; "" when nothing is.
+  std::string problem_of(int64_t world_size) const;
   static RankPattern of(const std::vector<int64_t>& ranks);  // finds axes where there are any
   std::string text() const;  // "0..63", "0,8,16", "start 0 axes 1x8 64x4"
   static RankPattern parse(const std::string& text);

@@ -242,3 +242,20 @@ def test_gradients_of_an_embedding_bag_go_to_the_rows_of_each_bag(mode, weighted
         out.backward(torch.linspace(0, 1, out.numel()).reshape(out.shape).to(device))
         grads.append(bag.weight.grad.cpu())
     torch.testing.assert_close(grads[1], grads[0])
+
+
+def test_ctc_loss_at_the_size_of_a_real_batch_has_shapes_in_phantom_mode_and_the_cpus_values(mode):
+    def run(device: str) -> list[torch.Tensor]:
+        torch.manual_seed(0)
+        x = torch.randn(200, 16, 40).to(device).requires_grad_()  # past what is computed unasked
+        targets = torch.randint(1, 40, (16, 20)).to(device)
+        loss = F.ctc_loss(
+            x.log_softmax(2), targets, [200] * 16, [20, 7] * 8, reduction="none"
+        )  # fmt: skip
+        loss.sum().backward()
+        return [loss.detach(), x.grad]
+
+    for ours, theirs in zip(run("trn"), run("cpu"), strict=True):
+        assert (ours.shape, ours.stride()) == (theirs.shape, theirs.stride())
+        if mode == "compute":
+            torch.testing.assert_close(ours.cpu(), theirs)

@@ -1,6 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
 # SPDX-FileCopyrightText: The trnsim authors
-"""torch.cond, while_loop, scan: values as on the CPU, and a stated choice where none are known."""
+"""torch.cond, while_loop and scan: values as on the CPU, and a stated choice where none are
+known."""
 
 from __future__ import annotations
 

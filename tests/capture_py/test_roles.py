@@ -139,6 +139,25 @@ def test_an_odd_first_rank_is_a_role_of_its_own():
     assert "rank 0 alone differs from the others" in first and "record" in first
 
 
+def test_ranges_of_ranks_that_do_the_same_are_found_by_halving():
+    """As with FSDP's parts of parameters that have 16 and 48 rows, on 64 ranks."""
+
+    def script(rank, _):
+        for rows in (16, 48):
+            torch.ones(int(rank < rows) + 1, SIZE, device="trn").relu()
+
+    found = Job(script, 64)
+    ranks = [sorted(role.ranks) for role in found.roles]
+    assert ranks == [list(range(16)), list(range(16, 48)), list(range(48, 64))]
+    assert len(found.whole) < 20
+    assert any("ranks 0..15, 16..47, 48..63 do different work" in n for n in found.finder.notes)
+
+
+def test_a_range_in_the_middle_alone_is_not_told_and_refused():
+    with pytest.raises(CaptureError, match="ranks do different things"):
+        Job(lambda rank, _: compute(1 + (4 <= rank < 60)), 64)
+
+
 def test_odd_ranks_that_do_something_else_are_named():
     with pytest.raises(CaptureError) as raised:
         Job(lambda rank, _: compute(1 + rank % 2), 64)

@@ -4,9 +4,12 @@
 
 import json
 import re
+from types import SimpleNamespace
 
 import pytest
 from command import python, trnsim
+
+from trnsim.project import progress
 
 
 def collective(*arguments):
@@ -244,6 +247,30 @@ def test_a_device_that_is_not_there_is_told():
     assert done.stderr == ("" if engine.startswith("bulk cuda") else said)
     plain = trnsim("collective", "all_reduce", "--ranks", 4, "-b", "1M")
     assert (plain.stderr, plain.stdout) == ("", done.stdout)
+
+
+def test_the_tasks_of_simulations_are_counted():
+    done = python("""
+        from trnsim import _core
+        from trnsim.job import make_job
+        job = make_job("trn2-ultra", ranks=64)
+        asked = "all_to_all", [1 << 26] * 3, job.machine, job.placement, "", [], [], True, False
+        counter = _core.ProjectProgress()
+        _core.run_collective(*asked, counter)
+        print(counter.done, counter.total, counter.tasks_ended == counter.tasks_total > 0)
+    """)
+    assert done.stdout == "3 3 True\n", done.stderr
+
+
+def test_a_long_run_says_how_many_of_its_tasks_have_ended(capsys, monkeypatch):
+    monkeypatch.setattr(progress, "FIRST_S", 0.0)
+    counter = SimpleNamespace(done=0, total=1, tasks_ended=1500, tasks_total=20_000)
+    said = ""
+    with progress.watch(counter, "all_to_all"):
+        while "\n" not in said:
+            said += capsys.readouterr().err
+    line = r"\[trnsim\] all_to_all: 0 of 1 simulations, 1,500 of 20,000 tasks, \d+ s\n"
+    assert re.fullmatch(line, said)
 
 
 def test_python_returns_an_object():

@@ -196,6 +196,29 @@ def test_a_script_ends_as_scripts_do(tmp_path):
     assert done.stderr.splitlines()[-2:] == ["joined", "registered"]
 
 
+def test_a_process_that_the_script_forks_gives_no_report(tmp_path):
+    script = """
+    import os, sys
+    torch.ones(4, device=device) + 1
+    child = os.fork()
+    if child == 0:
+        sys.exit(5)
+    assert os.waitstatus_to_exitcode(os.waitpid(child, 0)[1]) == 5
+    """
+    _, done = run(tmp_path, script)  # one document
+    assert done.returncode == 0 and "trnsim" not in done.stderr, done.stderr
+
+
+def test_a_script_that_closes_stdout_leaves_its_files(tmp_path):
+    (tmp_path / "train.py").write_text(
+        HEAD + "import sys\ntorch.ones(4, device=device) + 1\nsys.stdout.close()\n"
+    )
+    done = trnsim("run", "--out", tmp_path / "out", tmp_path / "train.py")
+    assert done.returncode == 2
+    assert done.stderr.startswith("trnsim: the output cannot be written: stdout is closed")
+    assert (tmp_path / "out" / "train.trnsim").is_file()
+
+
 def test_nothing_heavy_is_imported_with_torch():
     """What an installed trnsim loads where torch is imported is the device and its names."""
     code = (

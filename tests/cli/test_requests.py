@@ -81,6 +81,21 @@ def test_out_must_be_able_to_become_a_folder(script):
     assert "is not a folder" in line
 
 
+def test_a_run_of_more_ranks_than_the_machine_has_chips_is_one_line(tmp_path):
+    path = tmp_path / "four.py"
+    path.write_text(
+        "import torch\ntorch.distributed.init_process_group()\n"
+        "torch.distributed.all_reduce(torch.ones(4, device='trn'))\n"
+    )
+    ran = trnsim("run", "--chips", 4, "--out", tmp_path / "out", path)
+    assert ran.returncode == 0, ran.stderr
+    run_file = tmp_path / "out" / "four.trnsim"
+    line = refused(trnsim("project", run_file, "--machine", "trn2", "--chips", 2))
+    assert "the script ran as 4 ranks, but 2 chips hold 2" in line
+    line = refused(trnsim("project", run_file, "--machine", "rainier", "--chips", 400_001))
+    assert "rainier has 400000 of them" in line
+
+
 def test_an_unknown_verb_is_one_line():
     assert "'rnu'" in refused(trnsim("rnu"))
 

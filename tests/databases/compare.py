@@ -13,11 +13,18 @@ Results = tuple[list[torch.Tensor], list[torch.Tensor]]  # of the forward and of
 TOLERANCES = {torch.bfloat16: (5e-2, 5e-2), torch.float16: (1e-2, 1e-2)}
 
 
-def to_device(value: Any) -> Any:
-    """A tensor's copy on the device, a leaf like it; anything else as it is."""
-    if isinstance(value, torch.Tensor):
-        return value.detach().to("trn").requires_grad_(value.requires_grad)
-    return value
+def to_device(value: Any, device: str) -> Any:
+    """A tensor's copy on a device, a leaf like it on as large a storage; anything else as it is."""
+    if not isinstance(value, torch.Tensor):
+        return value
+    plain = value.detach()
+    if plain.layout != torch.strided or plain.is_conj() or plain.is_neg():
+        return plain.to(device, copy=True).requires_grad_(value.requires_grad)
+    storage = plain.untyped_storage()
+    elements = storage.nbytes() // plain.itemsize
+    whole = plain.new_empty(0).set_(storage, 0, (elements,), (1,)).to(device, copy=True)
+    copy = whole.as_strided(plain.shape, plain.stride(), plain.storage_offset())
+    return copy.requires_grad_(value.requires_grad)
 
 
 def gradients(results: list[torch.Tensor], inputs: list[torch.Tensor]) -> list[torch.Tensor]:
@@ -32,14 +39,20 @@ def gradients(results: list[torch.Tensor], inputs: list[torch.Tensor]) -> list[t
     return [gradient for gradient in found if gradient is not None]
 
 
-def difference(got: Results, want: Results, mode: str, is_random: bool = False) -> str:
+def difference(
+    got: Results, want: Results, mode: str, is_random: bool = False, like: Results | None = None
+) -> str:
     """Empty when they agree: in values in compute mode, but random ones, in strides in phantom
-    mode, in shapes and dtypes in both."""
-    for part, ours, theirs in zip(("forward", "backward"), got, want, strict=True):
-        if len(ours) != len(theirs):
+    mode, in shapes and dtypes in both. `like` has the strides, shapes and dtypes, where these are
+    not `want`'s."""
+    like = like or want
+    for part, ours, theirs, layouts in zip(("forward", "backward"), got, want, like, strict=True):
+        if not len(ours) == len(theirs) == len(layouts):
             return f"{part}: {len(ours)} results for {len(theirs)}"
-        for g, w in zip(ours, theirs, strict=True):
-            found = _difference(g, w, mode, is_random)
+        for g, w, layout in zip(ours, theirs, layouts, strict=True):
+            found = _difference_of_layout(g, layout, mode)
+            if not found and mode == "compute" and not is_random and g.numel() == w.numel():
+                found = _difference_of_values(g, w)
             if found:
                 return f"{part}: {found}"
     return ""
@@ -51,26 +64,27 @@ def _significant_strides(tensor: torch.Tensor) -> list[int]:
     return [s for s, n in zip(tensor.stride(), tensor.shape, strict=True) if n > 1]
 
 
-def _difference(got: torch.Tensor, want: torch.Tensor, mode: str, is_random: bool) -> str:
-    if got.layout != torch.strided or want.layout != torch.strided:
-        return "" if got.layout == want.layout else f"layout {got.layout} for {want.layout}"
+def _difference_of_layout(got: torch.Tensor, want: torch.Tensor, mode: str) -> str:
+    if got.layout != want.layout:
+        return f"layout {got.layout} for {want.layout}"
     if got.device.type != "trn" and want.numel():
         return f"the result is on {got.device}"
     if got.shape != want.shape:
         return f"shape {tuple(got.shape)} for {tuple(want.shape)}"
     if got.dtype != want.dtype:
         return f"dtype {got.dtype} for {want.dtype}"
-    if mode == "phantom":
-        if _significant_strides(got) != _significant_strides(want):
-            return f"strides {got.stride()} for {want.stride()} of shape {tuple(want.shape)}"
-        return ""
-    if is_random:
-        return ""
+    if mode == "phantom" and _significant_strides(got) != _significant_strides(want):
+        return f"strides {got.stride()} for {want.stride()} of shape {tuple(want.shape)}"
+    return ""
+
+
+def _difference_of_values(got: torch.Tensor, want: torch.Tensor) -> str:
     rtol, atol = TOLERANCES.get(want.dtype, (1e-3, 1e-4))
     try:
         torch.testing.assert_close(
-            got.cpu(), want, rtol=rtol, atol=atol, equal_nan=True, check_stride=False
-        )
+            got.cpu().to(want.dtype), want, rtol=rtol, atol=atol, equal_nan=True,
+            check_stride=False,
+        )  # fmt: skip
     except AssertionError as error:
         return str(error).replace("\n", " ")[:200]
     return ""

@@ -9,10 +9,12 @@ from contextlib import nullcontext
 from typing import Any
 
 import torch
+from torch.testing._internal.common_device_type import instantiate_device_type_tests, ops
 from torch.testing._internal.common_methods_invocations import op_db
 from torch.utils._pytree import tree_leaves
 
-from tests.databases.compare import difference, gradients, to_device
+from tests.databases.compare import Results, gradients, to_device
+from tests.databases.harness import DEVICE_BASE, DTYPES, DatabaseTest
 
 SAMPLES = 3
 RANDOM = (
@@ -26,11 +28,9 @@ class Op:
 
     def __init__(self, info: Any, dtype: torch.dtype) -> None:
         self.info, self.dtype = info, dtype
-        variant = f".{info.variant_test_name}" if info.variant_test_name else ""
-        self.name = info.name + variant
         self.learns = info.supports_autograd and dtype in info.supported_backward_dtypes("cpu")
 
-    def references(self) -> list[tuple[Any, Any]]:
+    def references(self) -> list[tuple[Any, Results]]:
         """The first samples that the CPU has, with its results."""
         torch.manual_seed(0)
         samples = self.info.sample_inputs("cpu", self.dtype, requires_grad=self.learns)
@@ -42,19 +42,23 @@ class Op:
                 continue  # the CPU has no such kernel: nothing to compare with
         return found
 
-    def compare(self, mode: str, sample: Any, want: Any) -> str:
-        """Runs the sample on the device; empty when it agrees with the CPU."""
-        moved = sample.transform(to_device)
+    def run(self, sample: Any, device: str) -> Results:
+        """The sample's results and gradients on a device."""
+        moved = sample.transform(lambda value: to_device(value, device))
         if self.info.name == "tensor_split":  # PyTorch wants the indices on the CPU
             moved.args, moved.kwargs = sample.args, dict(sample.kwargs)
         if "device" in moved.kwargs:
-            moved.kwargs["device"] = "trn"
-        moved.args = tuple("trn" if str(arg) == "cpu" else arg for arg in moved.args)
-        with torch.device("trn") if self._makes_tensors(sample) else nullcontext():
-            got = self._call(moved)
-        return difference(got, want, mode, self._is_random(sample))
+            moved.kwargs["device"] = device
+        moved.args = tuple(device if str(arg) == "cpu" else arg for arg in moved.args)
+        with torch.device(device) if self._makes_tensors(sample) else nullcontext():
+            return self._call(moved)
 
-    def _call(self, sample: Any) -> tuple[list[torch.Tensor], list[torch.Tensor]]:
+    def is_random(self, sample: Any) -> bool:
+        """Do the values depend on a device's random numbers?"""
+        named = any(name in self.info.name for name in RANDOM)
+        return named or sample.kwargs.get("dropout_p", 0.0) > 0
+
+    def _call(self, sample: Any) -> Results:
         """The op's tensors and, where it can be differentiated, its gradients."""
         torch.manual_seed(0)
         out = self.info(sample.input, *sample.args, **sample.kwargs)
@@ -74,11 +78,16 @@ class Op:
         leaves = tree_leaves((sample.input, sample.args, sample.kwargs))
         return not any(isinstance(leaf, torch.Tensor) for leaf in leaves)
 
-    def _is_random(self, sample: Any) -> bool:
-        named = any(name in self.info.name for name in RANDOM)
-        return named or sample.kwargs.get("dropout_p", 0.0) > 0
+
+class TestOps(DatabaseTest):
+    """Every operator with each of the dtypes that the harness knows for the device: the CPU's."""
+
+    database = "ops"
+
+    @ops(op_db, allowed_dtypes=DTYPES)
+    def test(self, device: str, dtype: torch.dtype, op: Any) -> None:
+        """Results and gradients."""
+        self.check(Op(op, dtype), device)
 
 
-def entries(dtypes: list[torch.dtype]) -> list[Op]:
-    """Every operator with each of the dtypes that the CPU has it for."""
-    return [Op(info, dtype) for dtype in dtypes for info in op_db if dtype in info.dtypes]
+instantiate_device_type_tests(TestOps, globals(), only_for=DEVICE_BASE)

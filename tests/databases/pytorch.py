@@ -21,17 +21,17 @@ import collections
 import importlib
 import json
 import os
-import pickle
 import re
-import signal
 import subprocess
 import sys
 import tempfile
 import time
 import unittest
-from collections.abc import Iterator
+from importlib.metadata import version
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import Any
+
+from tests.databases import forked
 
 FILES = (
     "test_torch.py",
@@ -41,16 +41,7 @@ FILES = (
     "test_modules.py",
     "test_optim.py",
 )
-KINDS = ("passed", "failed", "skipped")
 REASONS = 12  # of a kind, are shown
-
-
-class Outcome(NamedTuple):
-    """What became of one test."""
-
-    name: str
-    kind: str
-    reason: str  # of a failure the exception, of a skip what the test says
 
 
 def version_of(checkout: Path) -> str:
@@ -70,113 +61,41 @@ def device_tests(file: Path, device: str) -> list[unittest.TestCase]:
 
     base = devices.PrivateUse1TestBase if device == "trn" else devices.CPUTestBase
     of_file = unittest.TestLoader().loadTestsFromModule(module)
-    return [test for test in _flat(of_file) if isinstance(test, base)]
+    return [test for test in forked.flat(of_file) if isinstance(test, base)]
 
 
-def _flat(suite: Any) -> Iterator[unittest.TestCase]:
-    for each in suite:
-        if isinstance(each, unittest.TestSuite):
-            yield from _flat(each)
-        else:
-            yield each
+def without_numbers(line: str) -> str:
+    """A reason without numbers and addresses, so that like ones are counted as one."""
+    return re.sub(r"0x[0-9a-f]+|-?\d+(\.\d+)?(e[-+]?\d+)?", "N", line)[:160]
 
 
 def short_reason(text: str) -> str:
-    """The last line of a traceback that names an exception, so that like ones are counted as one:
-    without numbers and addresses."""
+    """The last line of a traceback that names an exception."""
     lines = [line for line in text.strip().splitlines() if line and not line.startswith(" ")]
     named = [line for line in lines if re.match(r"[\w.]+(Error|Exception|Exit)?(: |$)", line)]
     named = [line for line in named if re.match(r"[\w.]*(Error|Exception|Exit|Warning)\b", line)]
     line = (named or lines or [""])[-1]
-    return re.sub(r"0x[0-9a-f]+|-?\d+(\.\d+)?(e[-+]?\d+)?", "N", line)[:160]
+    return without_numbers(line)
 
 
-def run_here(test: unittest.TestCase) -> Outcome:
-    """Runs a test in this process."""
-    result = unittest.TestResult()
-    unittest.TestSuite([test]).run(result)
-    name = test.id()
-    bad = [*result.errors, *result.failures]
-    if bad:
-        return Outcome(name, "failed", short_reason(bad[0][1]))
-    if result.unexpectedSuccesses:
-        return Outcome(name, "failed", "passes though PyTorch expects it to fail")
-    if result.skipped:
-        return Outcome(name, "skipped", result.skipped[0][1][:160])
-    return Outcome(name, "passed", "")
+def reason_of(outcome: forked.Outcome) -> str:
+    """Of a failed or skipped test; crashes keep their numbers."""
+    is_raised = outcome.kind == "failed" and not outcome.reason.startswith(("ended", "took"))
+    return without_numbers(outcome.reason) if is_raised else outcome.reason
 
 
-def _child(test: unittest.TestCase, seconds: int, pipe: int) -> None:
-    silent = os.open(os.devnull, os.O_WRONLY)
-    os.dup2(silent, 1)
-    os.dup2(silent, 2)
-    signal.alarm(seconds)
-    os.write(pipe, pickle.dumps(tuple(run_here(test))))
-    os._exit(0)
-
-
-def _start(test: unittest.TestCase, seconds: int) -> tuple[int, int]:
-    reading, writing = os.pipe()
-    pid = os.fork()
-    if pid == 0:
-        os.close(reading)
-        try:
-            _child(test, seconds, writing)
-        finally:
-            os._exit(1)  # what a child raises must not come back as a second parent
-    os.close(writing)
-    return pid, reading
-
-
-def _read(test: unittest.TestCase, pipe: int, status: int, seconds: int) -> Outcome:
-    with os.fdopen(pipe, "rb") as stream:
-        sent = stream.read()
-    if sent:
-        return Outcome(*pickle.loads(sent))
-    code = os.waitstatus_to_exitcode(status)
-    why = f"ended by signal {-code}" if code < 0 else f"ended with code {code}"
-    if code == -signal.SIGALRM:
-        why = f"took more than {seconds} s"
-    return Outcome(test.id(), "failed", why)
-
-
-def run_all(tests: list[unittest.TestCase], jobs: int, seconds: int) -> list[Outcome]:
-    """Every test in a process of its own, `jobs` at a time."""
-    import gc
-
-    gc.collect()
-    gc.freeze()  # a collection in a child would copy every page
-    outcomes = []
-    running: dict[int, tuple[unittest.TestCase, int]] = {}
-    waiting = list(reversed(tests))
-    while waiting or running:
-        while waiting and len(running) < jobs:
-            pid, pipe = _start(waiting[-1], seconds)
-            running[pid] = waiting.pop(), pipe
-        pid, status = os.wait()
-        outcomes.append(_read(*running.pop(pid), status, seconds))
-    return sorted(outcomes)
-
-
-def counted(outcomes: list[Outcome]) -> dict[str, Any]:
+def counted(outcomes: list[forked.Outcome]) -> dict[str, Any]:
     """Numbers by kind, and the most frequent reasons of failures and skips."""
     kinds = collections.Counter(outcome.kind for outcome in outcomes)
-    document: dict[str, Any] = {kind: kinds[kind] for kind in KINDS}
-    for kind in KINDS[1:]:
-        reasons = collections.Counter(o.reason for o in outcomes if o.kind == kind)
+    document: dict[str, Any] = {kind: kinds[kind] for kind in forked.KINDS}
+    for kind in forked.KINDS[1:]:
+        reasons = collections.Counter(reason_of(o) for o in outcomes if o.kind == kind)
         document[f"{kind}_because"] = dict(reasons.most_common(REASONS))
     return document
 
 
 def run_file(options: argparse.Namespace, file: str) -> dict[str, Any]:
     """Counts of one file, in this process, which holds the device afterwards."""
-    import torch
-
-    import trnsim.device  # noqa: F401
-    from trnsim import _torch
-
-    _torch.set_mode("compute")
-    torch.set_num_threads(1)
     begin = time.time()
     tests = device_tests(options.checkout / "test" / file, options.device)
     found = len(tests)
@@ -185,11 +104,11 @@ def run_file(options: argparse.Namespace, file: str) -> dict[str, Any]:
     if options.limit and options.limit < len(tests):
         tests = [tests[i * len(tests) // options.limit] for i in range(options.limit)]
     os.chdir(options.checkout / "test")
-    outcomes = run_all(tests, options.jobs, options.seconds)
+    outcomes = forked.run_all(tests, ("compute",), options.jobs, options.seconds)
     document = {"tests": found, "run": len(outcomes), **counted(outcomes)}
     document["seconds"] = round(time.time() - begin)
     failures = [outcome for outcome in outcomes if outcome.kind == "failed"]
-    return document | {"failures": {outcome.name: outcome.reason for outcome in failures}}
+    return document | {"failures": {each.test: reason_of(each) for each in failures}}
 
 
 def in_process_of_its_own(arguments: list[str], file: str) -> dict[str, Any]:
@@ -209,8 +128,8 @@ def printed(file: str, counts: dict[str, Any]) -> str:
     if "not_run" in counts:
         return f"{file}: could not be run: {counts['not_run']}"
     lines = ["{0}: {run} of {tests} tests: ".format(file, **counts)]
-    lines[0] += ", ".join(f"{counts[kind]} {kind}" for kind in KINDS)
-    for kind in KINDS[1:]:
+    lines[0] += ", ".join(f"{counts[kind]} {kind}" for kind in forked.KINDS)
+    for kind in forked.KINDS[1:]:
         lines += [f"  {kind} {n}: {reason}" for reason, n in counts[f"{kind}_because"].items()]
     return "\n".join(lines)
 
@@ -238,11 +157,9 @@ def main() -> None:
     passed_on += ["--jobs", str(options.jobs), "--seconds", str(options.seconds)]
     passed_on += ["--device", options.device]
     passed_on += ["--names", ",".join(options.names)] if options.names else []
-    import torch
-
     document: dict[str, Any] = {
         "checkout": version_of(options.checkout),
-        "torch": torch.__version__,
+        "torch": version("torch"),
         "device": options.device,
         "date": time.strftime("%Y-%m-%d"),
         "files": {},

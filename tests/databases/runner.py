@@ -5,45 +5,28 @@
     python -m tests.databases.runner [--database ops] [--dtypes float32] [--names add,sub]
                                      [--part 0/2] [--jobs 2] [--json FILE]
 
-The databases are ops (OpInfo), modules (ModuleInfo) and optimizers (OptimizerInfo). Some samples of
-each entry, forward and backward: compute mode compares values, phantom mode shapes, strides and
-dtypes. The parent imports everything and never runs autograd, so that a fork costs milliseconds; a
-crash or an endless loop ends one entry and no more. A child runs both modes; the mode after a crash
-gets a child of its own.
+The databases are ops (OpInfo), modules (ModuleInfo) and optimizers (OptimizerInfo). torch's own
+harness makes a test of each entry with each dtype (harness.py); every test runs in compute mode and
+in phantom mode. --names takes names as the harness makes them: fft_rfftn, nn_Linear, foreach_Adam.
 """
 
 from __future__ import annotations
 
 import argparse
-import gc
+import collections
 import importlib
 import json
 import os
-import pickle
-import signal
 import time
-import warnings
-from typing import Any, NamedTuple, Protocol
+import unittest
+from typing import NamedTuple
 
-import torch
+from tests.databases import forked
+from tests.databases.harness import DTYPES, MODES, name_of
 
-SECONDS_PER_ENTRY = 60
-MODES = ("compute", "phantom")
+SECONDS = 60  # an entry may take, in a mode
 DATABASES = ("ops", "modules", "optimizers")
-DTYPES = ("float32", "float64", "bfloat16", "float16", "int64", "int32", "int16", "int8", "uint8")
-
-
-class Entry(Protocol):
-    """One op, module or optimizer with one dtype."""
-
-    name: str
-    dtype: torch.dtype
-
-    def references(self) -> list[tuple[Any, Any]]:
-        """Samples, and what the CPU makes of them."""
-
-    def compare(self, mode: str, sample: Any, want: Any) -> str:
-        """Runs a sample on the device; empty when it agrees with the CPU."""
+DTYPE_NAMES = tuple(str(dtype)[6:] for dtype in DTYPES)
 
 
 class Outcome(NamedTuple):
@@ -52,124 +35,36 @@ class Outcome(NamedTuple):
     name: str
     dtype: str
     mode: str
-    passed: bool
-    samples: int
-    message: str  # of the first failure
+    kind: str  # one of forked.KINDS
+    reason: str
 
 
-def _outcome(entry: Entry, mode: str, passed: bool, samples: int, message: str) -> Outcome:
-    return Outcome(entry.name, str(entry.dtype)[6:], mode, passed, samples, message)
+def load(
+    database: str, dtypes: tuple[str, ...] = DTYPE_NAMES, names: set[str] | None = None
+) -> list[unittest.TestCase]:
+    """The harness' tests of a database, all or those named, in the order of their names."""
+    module = importlib.import_module(f"tests.databases.{database}")
+    suite = unittest.TestLoader().loadTestsFromModule(module)
+    chosen = []
+    for test in forked.flat(suite):
+        name, dtype = name_of(test.id())
+        if dtype in dtypes and (names is None or name in names):
+            chosen.append(test)
+    return sorted(chosen, key=lambda test: test.id())
 
 
-def run_entry(entry: Entry, mode: str, references: list[tuple[Any, Any]]) -> Outcome:
-    """Runs the entry's samples in this process."""
-    for index, (sample, want) in enumerate(references):
-        try:
-            difference = entry.compare(mode, sample, want)
-        except Exception as error:  # noqa: BLE001 - whatever it is, it is this entry's result
-            difference = f"{type(error).__name__}: {error}"
-        if difference:
-            text = f"sample {index}: {difference}".replace("\n", " ")[:300]
-            return _outcome(entry, mode, False, index, text)
-    return _outcome(entry, mode, True, len(references), "")
+def _outcome(of: forked.Outcome) -> Outcome:
+    return Outcome(*name_of(of.test), of.mode, of.kind, of.reason)
 
 
-def _child(entry: Entry, modes: tuple[str, ...], pipe: int) -> None:
-    from trnsim import _torch
-
-    os.dup2(os.open(os.devnull, os.O_WRONLY), 2)
-    torch.set_num_threads(1)
-    signal.alarm(SECONDS_PER_ENTRY)
-    warnings.simplefilter("ignore")
-    references = entry.references()
-    if not references:
-        os._exit(0)  # an entry of other devices: it has no outcome
-    for mode in modes:
-        deadline = time.time() + 5
-        while gc.collect() >= 0 and _torch.live_block_count() and time.time() < deadline:
-            time.sleep(0.01)  # autograd's own thread lets go of its last tensors in its own time
-        _torch.set_mode(mode)
-        os.write(pipe, pickle.dumps(tuple(run_entry(entry, mode, references))))
-    os._exit(0)
+def _report(of: forked.Outcome) -> None:
+    if of.kind != "passed":
+        print("{2} {0} {1} {3}: {4}".format(*_outcome(of)), flush=True)
 
 
-class _Job(NamedTuple):
-    entry: Entry
-    modes: tuple[str, ...]
-    pipe: int
-
-
-def _start(entry: Entry, modes: tuple[str, ...]) -> tuple[int, _Job]:
-    reading, writing = os.pipe()
-    pid = os.fork()
-    if pid == 0:
-        os.close(reading)
-        try:
-            _child(entry, modes, writing)
-        finally:
-            os._exit(1)  # what a child raises must not come back as a second parent
-    os.close(writing)
-    return pid, _Job(entry, modes, reading)
-
-
-def _read(job: _Job, status: int) -> list[Outcome]:
-    """What the child sent; a mode in which it ended counts as failed."""
-    outcomes = []
-    with os.fdopen(job.pipe, "rb") as stream:
-        for _ in job.modes:
-            try:
-                outcomes.append(Outcome(*pickle.load(stream)))
-            except EOFError:
-                break
-    code = os.waitstatus_to_exitcode(status)
-    if len(outcomes) < len(job.modes) and code != 0:
-        why = f"ended by signal {-code}" if code < 0 else f"ended with code {code}"
-        if code == -signal.SIGALRM:
-            why = f"took more than {SECONDS_PER_ENTRY} s"
-        outcomes.append(_outcome(job.entry, job.modes[len(outcomes)], False, 0, why))
-    return outcomes
-
-
-def load(database: str, dtypes: list[str], names: set[str] | None = None) -> list[Entry]:
-    """The entries of a database, all or those named."""
-    of = importlib.import_module(f"tests.databases.{database}")
-    entries = of.entries([getattr(torch, name) for name in dtypes])
-    return [each for each in entries if names is None or each.name in names]
-
-
-def run_all(entries: list[Entry], jobs: int) -> list[Outcome]:
-    """Every entry in both modes, `jobs` entries at a time."""
-    import trnsim.device  # noqa: F401
-
-    warnings.simplefilter("ignore")
-    warm_up()
-    gc.collect()
-    gc.freeze()  # a collection in a child would copy every page
-    outcomes: list[Outcome] = []
-    running: dict[int, _Job] = {}
-    waiting = [(entry, MODES) for entry in reversed(entries)]
-    while waiting or running:
-        while waiting and len(running) < jobs:
-            pid, job = _start(*waiting.pop())
-            running[pid] = job
-        pid, status = os.wait()
-        job = running.pop(pid)
-        done = _read(job, status)
-        outcomes += done
-        for outcome in done:
-            if not outcome.passed:
-                print(
-                    f"{outcome.mode} {outcome.name} {outcome.dtype}: {outcome.message}", flush=True
-                )
-        if done and (rest := job.modes[len(done) :]):
-            waiting.append((job.entry, rest))
-    return sorted(outcomes)
-
-
-def warm_up() -> None:
-    """Imports what the first entry would otherwise import in every child."""
-    x = torch.ones(300, 300, device="trn")  # past the size that phantom mode computes
-    _ = (x + 1, x @ x, torch.nn.functional.layer_norm(x, (300,)), x.sum(), torch.linalg.norm(x))
+def run_all(tests: list[unittest.TestCase], jobs: int) -> list[Outcome]:
+    """Every test in both modes, `jobs` tests at a time; says which did not pass."""
+    return [_outcome(each) for each in forked.run_all(tests, MODES, jobs, SECONDS, _report)]
 
 
 def main() -> None:
@@ -182,18 +77,13 @@ def main() -> None:
     parser.add_argument("--json", help="write the outcomes here")
     options = parser.parse_args()
     part, parts = map(int, options.part.split("/"))
-    dtypes = list(DTYPES) if options.dtypes == "all" else options.dtypes.split(",")
+    dtypes = DTYPE_NAMES if options.dtypes == "all" else tuple(options.dtypes.split(","))
     begin = time.time()
-    entries = load(options.database, dtypes, options.names)[part::parts]
-    outcomes = run_all(entries, options.jobs)
+    outcomes = run_all(load(options.database, dtypes, options.names)[part::parts], options.jobs)
     for mode in MODES:
-        of_mode = [outcome for outcome in outcomes if outcome.mode == mode]
-        passed = sum(outcome.passed for outcome in of_mode)
-        print(
-            f"{mode}: {passed} of {len(of_mode)} {options.database} pass "
-            f"({100 * passed / max(1, len(of_mode)):.1f} %), "
-            f"{sum(outcome.samples for outcome in of_mode)} samples"
-        )
+        kinds = collections.Counter(each.kind for each in outcomes if each.mode == mode)
+        said = ", ".join(f"{kinds[kind]} {kind}" for kind in forked.KINDS)
+        print(f"{mode}: {kinds.total()} {options.database}: {said}")
     print(f"{time.time() - begin:.0f} s")
     if options.json:
         with open(options.json, "w") as stream:

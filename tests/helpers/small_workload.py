@@ -241,3 +241,20 @@ def _backward(
     for call in calls:
         script.wait(call)
     return gradients, upstream
+
+
+def step_of_calls(world, groups, calls):
+    """A step of one op and then the calls (kind, bytes, group, peer, tag), one after the other."""
+    script = Script(world)
+    script.groups |= groups
+    script.marker(FORWARD_BEGIN, 1)
+    buffers = {size: script.storage(size) for size in {size for _, size, *_ in calls}}
+    for kind, size, *where in calls:
+        text = f"aten::gelu(self: float32[{size // 4}]) -> (out0: float32[{size // 4}])"
+        script.op(text, [buffers[size]], [buffers[size]], FORWARD)
+        script.call(kind, buffers[size], *where)
+    for call in range(len(calls)):
+        script.wait(call)
+    script.marker(OPTIMIZER_BEGIN, 1)
+    script.marker(OPTIMIZER_END, 1)
+    return script.workload()

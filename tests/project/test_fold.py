@@ -6,36 +6,10 @@ a projection says differs, nor what it leaves in files."""
 import re
 
 import pytest
-from small_workload import (
-    FORWARD,
-    FORWARD_BEGIN,
-    OPTIMIZER_BEGIN,
-    OPTIMIZER_END,
-    RECV,
-    SEND,
-    Script,
-    train,
-)
+from small_workload import RECV, SEND, step_of_calls, train
 
 import trnsim
 from trnsim.errors import SimulateError
-
-
-def step(world, groups, calls):
-    """A step of one op and then the calls (kind, bytes, group, peer, tag), one after the other."""
-    script = Script(world)
-    script.groups |= groups
-    script.marker(FORWARD_BEGIN, 1)
-    buffers = {size: script.storage(size) for size in {size for _, size, *_ in calls}}
-    for kind, size, *where in calls:
-        text = f"aten::gelu(self: float32[{size // 4}]) -> (out0: float32[{size // 4}])"
-        script.op(text, [buffers[size]], [buffers[size]], FORWARD)
-        script.call(kind, buffers[size], *where)
-    for call in range(len(calls)):
-        script.wait(call)
-    script.marker(OPTIMIZER_BEGIN, 1)
-    script.marker(OPTIMIZER_END, 1)
-    return script.workload()
 
 
 def tensor_and_data_parallel(world, pod):
@@ -45,7 +19,7 @@ def tensor_and_data_parallel(world, pod):
         "near": "start 0 axes 1x4",
     }
     sizes = [(1 << 20, "tp"), (1 << 22, "dp"), (1 << 12, "near"), (1 << 16, ""), (1 << 24, "tp")]
-    return step(world, groups, [(0, *at) for at in sizes])
+    return step_of_calls(world, groups, [(0, *at) for at in sizes])
 
 
 def ring_of_messages(world, stride, count, receives=True):
@@ -53,7 +27,7 @@ def ring_of_messages(world, stride, count, receives=True):
     calls = [(0, 1 << 16, ""), (SEND, 1 << 20, "line", stride)]
     if receives:
         calls.append((RECV, 1 << 20, "line", stride * (count - 1)))
-    return step(world, {"line": f"start 0 axes {stride}x{count}"}, calls)
+    return step_of_calls(world, {"line": f"start 0 axes {stride}x{count}"}, calls)
 
 
 SLOWED = ["chip.interference.dma=0.7,guessed", "chip.interference.tensor=0.9"]
@@ -116,7 +90,7 @@ def of_two_roles(extra):
         row, column = rank - rank % 4, rank % 4
         groups = {"tp": f"{row}..{row + 3}", "dp": f"start {column} axes 4x4"}
         calls = [(0, 1 << 20, "tp"), (0, 1 << 22, "dp")] + [(0, 1 << 24, "")] * times
-        made = step(16, groups, calls)
+        made = step_of_calls(16, groups, calls)
         made.rank, made.role, made.played_by = rank, f"rank{rank}", ranks
         return made
 
@@ -126,7 +100,7 @@ def of_two_roles(extra):
 def test_a_rank_of_its_own_is_in_the_groups_of_the_others():
     alike = trnsim.project(of_two_roles(0), "trn2", advise=False, interval=False)
     plain = trnsim.project(
-        step(16, {"tp": "0..3", "dp": "start 0 axes 4x4"},
+        step_of_calls(16, {"tp": "0..3", "dp": "start 0 axes 4x4"},
              [(0, 1 << 20, "tp"), (0, 1 << 22, "dp"), (0, 1 << 24, "")]),
         "trn2", advise=False, interval=False,
     )  # fmt: skip

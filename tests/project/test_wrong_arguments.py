@@ -8,7 +8,7 @@ import small_workload
 import trnsim
 from trnsim import _core
 from trnsim.errors import LowerError, MachineError, ProjectError, SimulateError, WorkloadError
-from trnsim.simulate import simulate_seeds
+from trnsim.simulate import simulate_seeds, simulate_system
 
 
 def refused(error, said, call, *arguments, **named):
@@ -142,6 +142,9 @@ def test_of_seeds(seeds, spread, said, systems):
 
 def test_the_ends_of_what_seeds_may_be_are_taken(systems):
     assert len(simulate_seeds(systems[0], [0, 2**64 - 1], 0)) == 2
+    for system in (None, "x"):
+        refused(SimulateError, "no System", simulate_seeds, system, [1], 5)
+        refused(SimulateError, "no System", simulate_system, system)
 
 
 def test_one_draw_is_not_that_of_many_chips(systems):

@@ -97,7 +97,7 @@ def tables(draw):
         "facts": {
             "role": "rank0",
             "rank": 1,
-            "world_size": number(2, 9),
+            "world_size": number(130, 200),
             "ranks_per_server": 1,
             "mode": draw(st.sampled_from(["phantom", "compute"])),
             "seed": number(0, 2**64 - 1),
@@ -303,6 +303,22 @@ def test_tables_that_do_not_fit_are_refused():
     del columns["records"]["phase"]
     with pytest.raises(WorkloadError, match="no column 'phase'"):
         Workload.from_columns(columns)
+
+
+@pytest.mark.parametrize(
+    ("ranks", "said"),
+    [
+        ("0,1,1", "group 'pair' names rank 1 twice"),
+        ("0,1,4", "group 'pair' names rank 4 of 4"),
+        ("start 0 axes 1x2 1x2", "group 'pair' names rank 1 twice"),
+    ],
+)
+def test_a_group_has_each_of_its_ranks_once(ranks, said):
+    columns = small(world_size=4).to_columns()
+    columns["groups"] = {"name": ["pair"], "ranks": [ranks]}
+    with pytest.raises(WorkloadError, match=f"^{said}") as raised:
+        Workload.from_columns(columns)
+    assert "\n" not in str(raised.value)
 
 
 def test_steps_and_memory_are_those_of_the_arithmetic():

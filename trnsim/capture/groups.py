@@ -8,6 +8,7 @@ import contextlib
 import functools
 import inspect
 import pickle
+import weakref
 from collections.abc import Callable, Iterator, Sequence
 from typing import Any
 
@@ -64,6 +65,30 @@ def named_by_mesh(original: Callable[..., None]) -> Callable[..., None]:
                 process_group.call_world(f"mesh_{name}")
 
     return __init__
+
+
+def compared_by_hash(original: Callable[..., bool]) -> Callable[..., bool]:
+    """Replaces ``DeviceMesh.__eq__``, which walks all ranks of both meshes where they are equal; a
+    mesh keeps its hash, which is of the ranks too."""
+
+    @functools.wraps(original)
+    def __eq__(mesh: Any, other: object) -> bool:
+        if mesh is other:
+            return True
+        if type(other) is not type(mesh) or hash(mesh) != hash(other):
+            return original(mesh, other)
+        pair = (id(mesh), id(other))
+        found = _EQUAL_MESHES.get(pair)
+        if found is None or found[0]() is not mesh or found[1]() is not other:
+            if not original(mesh, other):
+                return False
+            _EQUAL_MESHES[pair] = (weakref.ref(mesh), weakref.ref(other))
+        return True
+
+    return __eq__
+
+
+_EQUAL_MESHES: dict[tuple[int, int], tuple[Any, Any]] = {}  # pairs that were found to be equal
 
 
 def _is_of_others(ranks: Sequence[int]) -> bool:

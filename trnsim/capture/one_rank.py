@@ -10,6 +10,8 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+from trnsim.leave import leave
+
 if TYPE_CHECKING:
     from trnsim.capture.pipelining import Shapes
     from trnsim.capture.script import CaptureResult
@@ -62,7 +64,7 @@ def enter(request: Request) -> None:
 def capture_rank(
     request: Request, job: Job, *, notes: Sequence[str] = (), shapes: Shapes | None = None
 ) -> CaptureResult:
-    """Runs the script.
+    """Runs the script. A process that it forks, and that comes to its end, ends here.
 
     Args:
         request: what is run.
@@ -76,11 +78,14 @@ def capture_rank(
     from trnsim.device import clock
 
     clock.install(job.machine, job.placement.ranks_per_chip)
-    world = job.world(request.rank)
+    world, process = job.world(request.rank), os.getpid()
     # For good: what the script leaves is freed after the capture, on this rank's device.
     _torch.set_device_count(world.local_world_size)
-    return run_script(
+    captured = run_script(
         request.script, request.arguments, is_module=request.is_module, world=world,
         mode=request.mode, capacity_bytes=job.capacity_bytes, no_oom=request.no_oom,
         stop_after_step=request.stop_after_step, notes=notes, shapes=shapes, others_follow=True,
     )  # fmt: skip
+    if os.getpid() != process:
+        leave(captured.exit_code)
+    return captured

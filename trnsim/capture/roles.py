@@ -8,7 +8,9 @@ for the same, but for being moved along (a ring), its other members are taken to
 other ranks of the job are copies of the set that was found, moved along; a few of them, chosen at
 random, are captured to see whether they are. If not, rank 0's set may be the odd one (it writes
 logs): the rest is then taken to be as the set of the rank that differs, and that is checked at
-other ranks. A script whose ranks differ otherwise is refused, with the first difference.
+other ranks. If it is not, and nobody exchanges messages, ranges of ranks may do the same (FSDP's
+parts of a parameter with fewer rows than ranks): they are found by halving, and checked. A script
+whose ranks differ otherwise is refused, with the first difference.
 """
 
 from __future__ import annotations
@@ -16,6 +18,7 @@ from __future__ import annotations
 import random
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
+from itertools import pairwise
 
 from trnsim import _core
 from trnsim.errors import CaptureError
@@ -23,6 +26,7 @@ from trnsim.workload import Workload
 
 Capture = Callable[[Sequence[int], bool], dict[int, Workload]]
 CHECKED, CHECKED_AGAIN = 2, 3  # ranks: at first, and after one that differs
+MOST_RANGES = 8  # of ranks that do the same
 
 
 def members_of(pattern: str) -> list[int]:
@@ -202,7 +206,7 @@ class Finder:
             if differences := _differences(role.workload, captured[rank], self._index):
                 return rank, (
                     f"rank {rank} (b) does not do as rank {role.workload.rank} (a): "
-                    f"{differences[0]}"
+                    f"{_short(differences[0])}"
                 )
         return None
 
@@ -218,14 +222,57 @@ class Finder:
         except CaptureError:
             raise CaptureError(_differ(difference)) from None
         captured = {role.workload.rank for role in [*found, *rest]} | odd
-        again = self._first_difference(rest, self._choose(world, captured, CHECKED_AGAIN))
+        near = min(set(range(world)) - captured, default=None)
+        chosen = self._choose(world, captured | {near}, CHECKED_AGAIN - 1)
+        again = self._first_difference(rest, chosen if near is None else [near, *chosen])
         if again is not None:
-            raise CaptureError(_differ(f"{difference}; {again[1]}"))
+            return self._in_ranges(world, f"{difference}; {again[1]}")
         of = ", ".join(str(each) for each in sorted(odd))
         self.notes.append(
             f"rank {of} alone differs from the others, which are taken to be alike: {difference}"
         )
         return [*found, *rest]
+
+    def _in_ranges(self, world: int, difference: str) -> list[Role]:
+        """Roles as ranges of ranks: where the two ends of one do the same, so does the rest."""
+        self._fetch([world - 1])
+        pending, begins = [(0, world - 1)], [0]
+        while pending:
+            unlike = [ends for ends in pending if self._differences(*ends)]
+            begins += [last for first, last in unlike if last == first + 1]
+            halves = {ends: sum(ends) // 2 for ends in unlike if ends[1] > ends[0] + 1}
+            if len(begins) + len(halves) > MOST_RANGES:
+                raise CaptureError(_differ(difference))
+            self._fetch(halves.values())
+            pending = [(first, middle) for (first, _), middle in halves.items()]
+            pending += [(middle, last) for (_, last), middle in halves.items()]
+        if any(self._messages(rank) for rank in self._known):
+            raise CaptureError(_differ(difference))
+        ranges = [range(*ends) for ends in pairwise([*sorted(begins), world])]
+        roles: list[Role] = []
+        for each in ranges:
+            rank = next(rank for rank in each if rank in self._known)
+            same = (of for of in roles if not self._differences(of.workload.rank, rank))
+            role = next(same, None)
+            if role is None:
+                roles.append(Role(self._known[rank], list(each)))
+            else:
+                role.ranks += each
+        chosen = self._choose(world, set(self._known), CHECKED_AGAIN)
+        again = self._first_difference(roles, chosen)
+        if again is not None:
+            raise CaptureError(_differ(f"{difference}; {again[1]}"))
+        named = ", ".join(f"{each[0]}..{each[-1]}" for each in ranges)
+        self.notes.append(
+            f"ranks {named} do different work, found by halving and checked at {len(chosen)} more: "
+            f"{difference}"
+        )
+        return roles
+
+
+def _short(difference: str, most: int = 400) -> str:
+    """What can be read in a line."""
+    return difference if len(difference) <= most else f"{difference[:most]}..."
 
 
 def _differ(difference: str) -> str:

@@ -321,7 +321,8 @@ class _Run:
             _strip(exception, set())
             sys.excepthook(type(exception), exception, exception.__traceback__)
         finally:
-            sys.stdout.flush()
+            with contextlib.suppress(OSError, ValueError, AttributeError):  # closed or replaced
+                sys.stdout.flush()
 
     def restore(self) -> None:
         sys.argv, sys.path[:] = self._argv, self._path
@@ -336,7 +337,7 @@ def _code_of(exit_: SystemExit) -> int:
     if exit_.code is None:
         return 0
     if isinstance(exit_.code, int):
-        return exit_.code
+        return int(exit_.code) & 0xFF  # what a process can give
     print(exit_.code, file=sys.stderr)
     return 1
 

@@ -67,6 +67,8 @@ def finish(projection: Any, document: JsonOutput | None) -> None:
 
     from trnsim.report import render_terminal
 
+    if sys.stdout is None or sys.stdout.closed:
+        raise ReportError("the output cannot be written: stdout is closed: see --out and --json")
     sys.stdout.flush()
     if isinstance(sys.stdout, io.TextIOWrapper):
         codecs.register_error("trnsim", _in_ascii)

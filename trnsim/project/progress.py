@@ -2,8 +2,9 @@
 # SPDX-FileCopyrightText: The trnsim authors
 """Progress of long simulations on stderr, from a counter that the simulating threads write.
 
-Nothing appears in the first two seconds. On a terminal a rich bar follows; elsewhere one plain line
-every ten seconds, which a log can keep.
+Simulations that have ended are counted; of one alone, its tasks. Nothing appears in the first two
+seconds. On a terminal a rich bar follows; elsewhere one plain line every ten seconds,
+which a log can keep.
 """
 
 from __future__ import annotations
@@ -43,11 +44,18 @@ def _lines(counter: _core.ProjectProgress, what: str, ended: threading.Event) ->
     while not ended.wait(wait):
         wait = EVERY_S
         print(
-            f"[trnsim] {what}: {counter.done} of {counter.total} simulations, "
-            f"{time.monotonic() - began:.0f} s",
+            f"[trnsim] {what}: {counter.done} of {counter.total} simulations"
+            f"{_tasks(counter)}, {time.monotonic() - began:.0f} s",
             file=sys.stderr,
             flush=True,
         )
+
+
+def _tasks(counter: _core.ProjectProgress) -> str:
+    """How far the only simulation is."""
+    if counter.total > 1 or not counter.tasks_total:
+        return ""
+    return f", {counter.tasks_ended:,} of {counter.tasks_total:,} tasks"
 
 
 def _bar(counter: _core.ProjectProgress, what: str, ended: threading.Event) -> None:
@@ -56,8 +64,11 @@ def _bar(counter: _core.ProjectProgress, what: str, ended: threading.Event) -> N
     from rich.console import Console
     from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeElapsedColumn
 
-    columns = (TextColumn(what), BarColumn(), MofNCompleteColumn(), TimeElapsedColumn())
+    columns = (
+        TextColumn(what), BarColumn(), MofNCompleteColumn(),
+        TextColumn("simulations{task.fields[tasks]}"), TimeElapsedColumn(),
+    )  # fmt: skip
     with Progress(*columns, console=Console(stderr=True), transient=True) as bar:
-        task = bar.add_task(what, total=counter.total)
+        task = bar.add_task(what, total=counter.total, tasks="")
         while not ended.wait(POLL_S):
-            bar.update(task, completed=counter.done, total=counter.total)
+            bar.update(task, completed=counter.done, total=counter.total, tasks=_tasks(counter))

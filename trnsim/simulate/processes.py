@@ -68,6 +68,7 @@ def simulate_system(
     """
     from trnsim import _core
 
+    _check(system)
     ranks_per_pod = whole_number_of(
         SimulateError, "ranks_per_pod is", ranks_per_pod, 1, LARGEST_COUNT
     )
@@ -85,8 +86,8 @@ def simulate_seeds(
 ) -> list[int]:
     """Makespans in ps with the jitter of each seed: chips are up to `spread` / 2^16 slower.
 
-    The seeds are dealt out over the processes of the group; every process returns all of them, in
-    their order.
+    The seeds are lanes of one run, or of a few where they have many ranks, and are dealt out over
+    the processes of the group; every process returns all of them, in their order.
 
     Raises:
         SimulateError: as simulate_system does; a seed that is no whole number from 0 to 2^64 - 1, a
@@ -95,19 +96,27 @@ def simulate_seeds(
     """
     from trnsim import _core
 
+    _check(system)
     seeds = whole_numbers_of(SimulateError, "seeds", seeds, 0, (1 << 64) - 1)
     whole_number_of(SimulateError, "spread", spread, 0, (1 << 31) - (1 << 16) - 2)
     index, count = (0, 1) if group is None else (group.rank(), group.size())
-    mine = [
-        simulate_system(_core.with_jitter(system, seed, spread), keep_times=False).makespan_ps
-        for seed in seeds[index::count]
-    ]
+    mine = _core.simulate_seeds(system, seeds[index::count], spread)
     if group is None:
         return mine
     import numpy as np
 
     parts = AllGather(group).parts(np.array(mine, dtype=np.int64))
     return [int(parts[i % count][i // count]) for i in range(len(seeds))]
+
+
+def _check(system: object) -> None:
+    from trnsim import _core
+
+    if not isinstance(system, _core.System):
+        raise SimulateError(
+            f"{type(system).__name__} is no System: give trnsim.project(...).timeline.system, or "
+            "what trnsim.fold.place returns"
+        )
 
 
 def _boundary(index: int, count: int, ranks: int, ranks_per_pod: int) -> int:

@@ -6,7 +6,8 @@ namespace trnsim::capture {
 
 SpecialOp special_op(const std::string& name) {
   for (const SpecialOps& table :
-       {attention_ops(), embedding_ops(), normalization_ops(), policy_ops(), recurrent_ops()}) {
+       {attention_ops(), embedding_ops(), loss_ops(), normalization_ops(), policy_ops(),
+        recurrent_ops()}) {
     for (size_t i = 0; i < table.count; ++i) {
       if (name == table.first[i].name) return table.first[i];
     }

@@ -31,6 +31,7 @@ struct SpecialOps {
 };
 SpecialOps attention_ops();
 SpecialOps embedding_ops();
+SpecialOps loss_ops();
 SpecialOps normalization_ops();
 SpecialOps recurrent_ops();
 SpecialOps policy_ops();

@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 // SPDX-FileCopyrightText: The trnsim authors
 //
-// Memory of the device system that the includer has chosen (cpp.h, omp.h, tbb.h, or CUDA), and what
-// goes to it and comes back.
+// Memory of the device system that the includer has chosen (cpp.cpp, omp.cpp, tbb.cpp, cuda.cu),
+// and what goes to it and comes back.
 #pragma once
 
 #include <thrust/copy.h>

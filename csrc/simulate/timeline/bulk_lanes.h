@@ -146,13 +146,14 @@ class BulkLanes final : public Lanes {
     timeline.first_task.assign(1, 0);
     for (size_t rank = 0; rank < system_.ranks.size(); ++rank) {
       const size_t lane = size_t(tiling_.lane_of_rank[rank]);
+      int64_t& last_end_ps = timeline.last_end_ps.emplace_back(0);
       timeline.hash += hashes[lane] * uint64_t(system_.ranks[rank].count);
       const RoleTable& role = role_of(int32_t(lane) / kTileLanes);
       timeline.first_task.push_back(timeline.first_task.back() + role.task_count);
       for (int32_t queue = 0; queue < role.queue_count; ++queue) {
         if (tables_.first_tasks[size_t(role.queue_begin + queue)] == role.task_count) continue;
         const int64_t end = free_ps[size_t(tiling_.at_queue(int32_t(rank), queue))];
-        timeline.makespan_ps = std::max(timeline.makespan_ps, end);
+        last_end_ps = std::max(last_end_ps, end);
       }
     }
     if (keep_times_) write_kept_times(tiling_, tables_, times_ps_, timeline);

@@ -47,7 +47,7 @@ class Lanes {
   virtual int32_t head(int32_t rank, int32_t queue) const = 0;
   // Whether the head of the queue has started (a call: arrived).
   virtual bool head_started(int32_t rank, int32_t queue) const = 0;
-  // Fills makespan, hash, first_task, starts and ends.
+  // Fills hash, last_end, first_task, starts and ends.
   virtual void write(Timeline& timeline) const = 0;
 };
 

@@ -100,9 +100,10 @@ class ReferenceLanes final : public Lanes {
                                 state.start_ps.end());
       timeline.ends_ps.insert(timeline.ends_ps.end(), state.end_ps.begin(), state.end_ps.end());
       timeline.first_task.push_back(int64_t(timeline.ends_ps.size()));
+      int64_t& last_end_ps = timeline.last_end_ps.emplace_back(0);
       for (size_t task = 0; task < state.end_ps.size(); ++task) {
         const int64_t end = state.end_ps[task];
-        timeline.makespan_ps = std::max(timeline.makespan_ps, end);
+        last_end_ps = std::max(last_end_ps, end);
         timeline.hash += mix_end(hash_seed(at.role, int32_t(task)), end) * uint64_t(at.count);
       }
     }

@@ -108,7 +108,7 @@ class TimedLanes final : public Lanes {
     for (size_t rank = 0; rank < system_.ranks.size(); ++rank) {
       const size_t lane = size_t(tiling_.lane_of_rank[rank]);
       timeline.hash += hash_of_lane[lane] * uint64_t(system_.ranks[rank].count);
-      timeline.makespan_ps = std::max(timeline.makespan_ps, last_of_lane[lane]);
+      timeline.last_end_ps.push_back(last_of_lane[lane]);
       timeline.first_task.push_back(timeline.first_task.back() + role_of(int32_t(lane)).task_count);
     }
     if (keep_times_) write_kept_times(tiling_, tables_, times_ps_, timeline);

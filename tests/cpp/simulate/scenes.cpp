@@ -5,6 +5,8 @@
 #include <algorithm>
 #include <random>
 
+#include "fold/side_by_side.h"
+
 namespace trnsim::scenes {
 
 using lower::Dep;
@@ -396,36 +398,8 @@ std::shared_ptr<const fold::System> with_random_changes(const fold::System& syst
 }
 
 std::shared_ptr<const fold::System> twice(const fold::System& system) {
-  fold::System result = system;
-  const auto ranks = int32_t(system.ranks.size()), links = int32_t(system.links.size());
-  const auto communicators = int32_t(system.communicators.size());
-  const auto variables = int32_t(system.variables.size());
-  const auto shift = [](std::vector<int32_t>& indices, int32_t by) {
-    for (int32_t& index : indices) index += index < 0 ? 0 : by;
-  };
-  int32_t chips = 0;
-  for (const fold::Rank& rank : system.ranks) chips = std::max(chips, rank.chip + 1);
-  for (fold::Rank rank : system.ranks) {
-    rank.chip += chips;
-    shift(rank.communicator_of_slot, communicators);
-    shift(rank.communicator_of_message, communicators);
-    result.ranks.push_back(rank);
-  }
-  for (fold::Communicator communicator : system.communicators) {
-    shift(communicator.members, ranks);
-    result.communicators.push_back(communicator);
-  }
-  for (fold::Variable variable : system.variables) {
-    variable.communicator += communicators;
-    for (auto& use : variable.uses) use.link += links;
-    result.variables.push_back(variable);
-  }
-  result.links.insert(result.links.end(), system.links.begin(), system.links.end());
-  for (auto calls : system.plan) {
-    for (auto& phases : calls) shift(phases, variables);
-    result.plan.push_back(calls);
-  }
-  return std::make_shared<const fold::System>(std::move(result));
+  const auto one = std::make_shared<const fold::System>(system);
+  return fold::place_side_by_side({one, one}).system;
 }
 
 std::shared_ptr<const fold::System> throttled(const fold::System& system, uint64_t seed) {

@@ -16,6 +16,7 @@
 #include <sstream>
 
 #include "base/hash.h"
+#include "fold/cohorts.h"
 #include "scenes.h"
 #include "simulate/timeline/bulk.h"
 
@@ -55,6 +56,16 @@ Hashes hashes_of(const SimulateOptions& options) {
   for (uint64_t seed = 1; seed <= 3; ++seed) {
     add("many ranks " + std::to_string(seed), scenes::many_ranks(seed, 1100));
   }
+  for (uint64_t seed = 1; seed <= 4; ++seed) {
+    const std::string name = std::to_string(seed);
+    const auto twice = scenes::twice(*scenes::random_system(seed));
+    add("twice " + name, twice);
+    add("twice " + name + ", folded", fold::fold_system(twice).system);
+    add("throttled " + name, scenes::throttled(*twice, seed));
+    const auto slowed = scenes::with_interference(*twice, seed);
+    add("slowed by transfers " + name, slowed);
+    add("slowed by transfers " + name + ", folded", fold::fold_system(slowed).system);
+  }
   return hashes;
 }
 
@@ -77,6 +88,18 @@ TEST(Golden, HashesAreWhatTheyWere) {
     file << "\n}\n";
   }
   EXPECT_EQ(hashes, read_golden());
+}
+
+TEST(Golden, FoldingChangesNone) {
+  const Hashes golden = read_golden();
+  int folded = 0;
+  for (const auto& [name, hash] : golden) {
+    const size_t at = name.find(", folded");
+    if (at == std::string::npos) continue;
+    ++folded;
+    EXPECT_EQ(hash, golden.at(name.substr(0, at))) << name;
+  }
+  EXPECT_EQ(folded, 8);
 }
 
 TEST(Golden, TheReferenceGivesThemToo) {

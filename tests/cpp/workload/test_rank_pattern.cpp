@@ -2,6 +2,7 @@
 // SPDX-FileCopyrightText: The trnsim authors
 #include <gtest/gtest.h>
 
+#include <algorithm>
 #include <random>
 
 #include "base/error.h"
@@ -73,6 +74,33 @@ TEST(RankPattern, AxesThatInterleaveAreSearched) {
   const RankPattern pattern = RankPattern::parse("start 0 axes 3x3 2x2");
   for (int64_t i = 0; i < 6; ++i) EXPECT_EQ(pattern.index_of(pattern.rank_at(i)), i);
   EXPECT_EQ(pattern.index_of(4), -1);
+}
+
+TEST(RankPattern, WhoIsOutsideOrTwiceIsFound) {
+  const auto problem = [](const char* text) { return RankPattern::parse(text).problem_of(64); };
+  for (const char* text : {"0", "63", "0..63", "5,3,1", "start 0 axes 1x8 8x8",
+                           "start 0 axes 3x3 2x2", "start 0 axes 2x3 3x2", "start 63 axes 1x1"}) {
+    EXPECT_EQ(problem(text), "") << text;
+  }
+  EXPECT_EQ(problem("64"), "rank 64 of 64");
+  EXPECT_EQ(problem("3,64,5"), "rank 64 of 64");
+  EXPECT_EQ(problem("0,1,1"), "rank 1 twice");
+  EXPECT_EQ(problem("start 0 axes 1x4 2x2"), "rank 2 twice");
+  EXPECT_NE(problem("start 0 axes 1x8 8x9"), "");
+  EXPECT_NE(problem("start 0 axes 1x64 1x64"), "");
+  EXPECT_NE(problem("start 1 axes 9223372036854775807x2 4611686018427387904x3"), "");
+  // By the list of its members, as the obvious way has it.
+  std::mt19937_64 random(5);
+  for (int round = 0; round < 3000; ++round) {
+    RankPattern pattern;
+    pattern.start = int64_t(random() % 3);
+    for (uint64_t i = 1 + random() % 3; i > 0; --i)
+      pattern.axes.push_back({1 + int64_t(random() % 6), 1 + int64_t(random() % 4)});
+    std::vector<int64_t> ranks = ranks_of(pattern);
+    std::sort(ranks.begin(), ranks.end());
+    const bool is_twice = std::adjacent_find(ranks.begin(), ranks.end()) != ranks.end();
+    EXPECT_EQ(pattern.problem_of(40).empty(), ranks.back() < 40 && !is_twice) << pattern.text();
+  }
 }
 
 TEST(RankPattern, BrokenTextIsAnError) {

@@ -1,14 +1,14 @@
 // SPDX-License-Identifier: Apache-2.0
 // SPDX-FileCopyrightText: The trnsim authors
 //
-// The bulk lanes on a GPU: a thread takes a lane.
+// As cpp.cpp, on a GPU: a thread takes a lane.
 #define TRNSIM_BULK_TARGET bulk_cuda
 #include <cuda_runtime.h>
 
 #include <vector>
 
+#include "simulate/network/dp_solver.h"
 #include "simulate/timeline/bulk_functors.h"
-
 #include "simulate/timeline/bulk_lanes.h"
 #include "simulate/timeline/timed_lanes.h"
 
@@ -43,5 +43,7 @@ int cuda_device_count() {
 std::unique_ptr<Lanes> make_cuda_lanes(const fold::System& system, bool keep_times) {
   return bulk_cuda::make_lanes(system, keep_times);
 }
+
+std::unique_ptr<WholeSolver> make_cuda_dp_solver() { return std::make_unique<bulk_cuda::Dp>(); }
 
 }  // namespace trnsim::simulate
