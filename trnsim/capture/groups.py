@@ -7,6 +7,7 @@ from __future__ import annotations
 import contextlib
 import functools
 import inspect
+import os
 import pickle
 import weakref
 from collections.abc import Callable, Iterator, Sequence
@@ -65,6 +66,22 @@ def named_by_mesh(original: Callable[..., None]) -> Callable[..., None]:
                 process_group.call_world(f"mesh_{name}")
 
     return __init__
+
+
+def chooses_device(original: Callable[..., Any]) -> Callable[..., Any]:
+    """Replaces ``DeviceMesh._setup_world_group_and_device``, which makes LOCAL_RANK's device
+    current where nobody has used one yet; ours is initialized from the start."""
+
+    @functools.wraps(original)
+    def _setup_world_group_and_device(mesh: Any) -> Any:
+        group = original(mesh)
+        local_rank = int(os.environ.get("LOCAL_RANK", "0"))
+        is_unused = _torch.current_device() == 0 and not _torch.live_block_count()
+        if mesh.device_type == process_group.device_name() and local_rank and is_unused:
+            torch.accelerator.set_device_index(local_rank)
+        return group
+
+    return _setup_world_group_and_device
 
 
 def compared_by_hash(original: Callable[..., bool]) -> Callable[..., bool]:
