@@ -196,6 +196,21 @@ def test_a_script_ends_as_scripts_do(tmp_path):
     assert done.stderr.splitlines()[-2:] == ["joined", "registered"]
 
 
+def test_files_that_nobody_closes_are_written(tmp_path):
+    (tmp_path / "logs.py").write_text("file = open('of_module', 'w')\n")
+    script = """
+    import logs
+    own = open("own", "wb")
+    logs.file.write("text")
+    own.write(b"bytes")
+    torch.ones(4, device=device) + 1
+    """
+    _, done = run(tmp_path, script, cwd=tmp_path)
+    assert done.returncode == 0, done.stderr
+    assert (tmp_path / "of_module").read_text() == "text"
+    assert (tmp_path / "own").read_bytes() == b"bytes"
+
+
 def test_a_process_that_the_script_forks_gives_no_report(tmp_path):
     script = """
     import os, sys

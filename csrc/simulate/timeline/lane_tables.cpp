@@ -5,6 +5,8 @@
 #include <algorithm>
 #include <deque>
 #include <limits>
+#include <numeric>
+#include <span>
 #include <utility>
 
 #include "simulate/timeline/lanes.h"
@@ -50,6 +52,8 @@ class RoleMaker {
 
   void make_tasks() {
     first_dep_ = tables_.deps.size();
+    tables_.tasks.reserve(tables_.tasks.size() + program_.tasks.size());
+    tables_.deps.reserve(tables_.deps.size() + program_.deps.size());
     for (int32_t index = 0; index < table_.task_count; ++index) {
       const lower::Task& at = program_.tasks[size_t(index)];
       TaskRow row;
@@ -103,26 +107,37 @@ class RoleMaker {
     table_.slot_count = 2 * table_.task_count;
   }
 
-  // For each task, the tasks that read its end or start (two lists).
+  // For each task, the tasks that read its end, then those that read its start: list 2 * task and
+  // the one after it.
   void find_readers() {
-    readers_[0].resize(size_t(table_.task_count));
-    readers_[1].resize(size_t(table_.task_count));
-    for (int32_t index = 0; index < table_.task_count; ++index) {
-      const TaskRow& row = task(index);
-      for (int32_t i = 0; i < row.start_deps + row.bounds; ++i) {
-        const DepRow& dep = tables_.deps[size_t(row.deps_begin + i)];
-        readers_[dep.on_start][size_t(dep.task)].push_back(index);
+    const auto each = [&](const auto& visit) {
+      for (int32_t index = 0; index < table_.task_count; ++index) {
+        const TaskRow& row = task(index);
+        for (int32_t i = 0; i < row.start_deps + row.bounds; ++i) {
+          const DepRow& dep = tables_.deps[size_t(row.deps_begin + i)];
+          visit(size_t(dep.task) * 2 + dep.on_start, index);
+        }
       }
-    }
+    };
+    first_reader_.assign(size_t(table_.task_count) * 2 + 1, 0);
+    each([&](size_t list, int32_t) { ++first_reader_[list + 1]; });
+    std::partial_sum(first_reader_.begin(), first_reader_.end(), first_reader_.begin());
+    readers_.resize(size_t(first_reader_.back()));
+    std::vector<int32_t> filled = first_reader_;
+    each([&](size_t list, int32_t reader) { readers_[size_t(filled[list]++)] = reader; });
+  }
+  std::span<const int32_t> readers_of(int32_t index, bool of_start) const {
+    const size_t list = size_t(index) * 2 + of_start;
+    const auto first = readers_.begin() + first_reader_[list];
+    return {first, readers_.begin() + first_reader_[list + 1]};
   }
 
   void write_readers() {
     if (tables_.first_reader.empty()) tables_.first_reader.push_back(0);
-    for (size_t index = 0; index < readers_[0].size(); ++index) {
-      for (const auto& of : readers_) {
-        tables_.readers.insert(tables_.readers.end(), of[index].begin(), of[index].end());
-      }
-      tables_.first_reader.push_back(int64_t(tables_.readers.size()));
+    const int64_t before = int64_t(tables_.readers.size());
+    tables_.readers.insert(tables_.readers.end(), readers_.begin(), readers_.end());
+    for (size_t list = 2; list < first_reader_.size(); list += 2) {
+      tables_.first_reader.push_back(before + first_reader_[list]);
     }
   }
 
@@ -151,7 +166,7 @@ class RoleMaker {
     });
   }
 
-  int32_t take_slot(int32_t index, const std::vector<int32_t>& readers) {
+  int32_t take_slot(int32_t index, std::span<const int32_t> readers) {
     constexpr size_t kLook = 16;  // slots tried, oldest first: more finds few and costs time
     const size_t count = std::min(kLook, holders_.size());
     for (size_t i = 0; i < count; ++i) {
@@ -159,8 +174,10 @@ class RoleMaker {
       auto holders = std::move(holders_.front().second);
       holders_.pop_front();
       const bool free = is_free(holders);
-      if (free) holders = {index};
-      if (free) holders.insert(holders.end(), readers.begin(), readers.end());
+      if (free) {
+        holders.assign(1, index);
+        holders.insert(holders.end(), readers.begin(), readers.end());
+      }
       holders_.push_back({slot, std::move(holders)});
       if (free) return slot;
     }
@@ -176,12 +193,9 @@ class RoleMaker {
     for (int32_t index = 0; index < table_.task_count; ++index) {
       look_back(index, clocks, previous);
       previous[size_t(task(index).queue)] = index;
-      if (!readers_[0][size_t(index)].empty()) {
-        task(index).end_slot = take_slot(index, readers_[0][size_t(index)]);
-      }
-      if (!readers_[1][size_t(index)].empty()) {
-        task(index).start_slot = take_slot(index, readers_[1][size_t(index)]);
-      }
+      const auto of_end = readers_of(index, false), of_start = readers_of(index, true);
+      if (!of_end.empty()) task(index).end_slot = take_slot(index, of_end);
+      if (!of_start.empty()) task(index).start_slot = take_slot(index, of_start);
     }
   }
 
@@ -191,7 +205,7 @@ class RoleMaker {
   LaneTables& tables_;
   RoleTable table_;
   size_t first_dep_ = 0;
-  std::vector<std::vector<int32_t>> readers_[2];
+  std::vector<int32_t> first_reader_, readers_;
   int32_t* before_ = nullptr;
   // Slots with the task that wrote last and its readers, longest unused first.
   std::deque<std::pair<int32_t, std::vector<int32_t>>> holders_;
