@@ -193,7 +193,7 @@ model = FullyShardedDataParallel(
     auto_wrap_policy=ModuleWrapPolicy({{parallel.Layer}}),
     use_orig_params=original,
     mixed_precision=MixedPrecision(param_dtype=torch.bfloat16),
-    device_id=0,
+    device_id=torch.accelerator.current_device_index(),
     **options,
 )
 losses = parallel.train(model, 3)

@@ -22,6 +22,9 @@ from trnsim.capture import pipelining, process_group
 from trnsim.capture.world import current_world
 from trnsim.errors import CaptureError
 
+# Whether a script runs, whose rank has this process to itself.
+runs_script = False
+
 
 def only_own_group(original: Callable[..., Any]) -> Callable[..., Any]:
     """Replaces ``_new_group_with_tag``: a group without this rank is no group here.
@@ -70,14 +73,16 @@ def named_by_mesh(original: Callable[..., None]) -> Callable[..., None]:
 
 def chooses_device(original: Callable[..., Any]) -> Callable[..., Any]:
     """Replaces ``DeviceMesh._setup_world_group_and_device``, which makes LOCAL_RANK's device
-    current where nobody has used one yet; ours is initialized from the start."""
+    current where nobody has used one yet; ours is initialized from the start. For scripts: a
+    program that captures several ranks has one device for all (autograd counts devices once)."""
 
     @functools.wraps(original)
     def _setup_world_group_and_device(mesh: Any) -> Any:
         group = original(mesh)
         local_rank = int(os.environ.get("LOCAL_RANK", "0"))
+        is_ours = runs_script and mesh.device_type == process_group.device_name()
         is_unused = _torch.current_device() == 0 and not _torch.live_block_count()
-        if mesh.device_type == process_group.device_name() and local_rank and is_unused:
+        if is_ours and is_unused and local_rank:
             torch.accelerator.set_device_index(local_rank)
         return group
 
