@@ -5,8 +5,9 @@
 TRNSIM_CLIENTS names a folder of checkouts (clients/scripts.py says which, and at which commits); a
 folder `NAME_deps` beside one holds packages that it needs and the environment lacks. Each script
 runs in a fresh copy, on small data that is made here. The peer is the same script on the CPU, where
-it has such a run: its last printed result beside that of compute mode. Wall seconds hold imports,
-and the runs as other ranks.
+it has such a run: its wall seconds, and its last printed result beside that of compute mode. Wall
+seconds hold imports, and the runs as other ranks. Where ranks do not do the same, a row says so,
+and has the step as if they did (`--check-ranks 0`).
 """
 
 from __future__ import annotations
@@ -76,9 +77,9 @@ def start(script: Script, checkouts: Path, begin: list[str], extra: str) -> tupl
         return done, time.monotonic() - began
 
 
-def on_trn(script: Script, checkouts: Path, chips: int, mode: str = "phantom") -> tuple:
+def on_trn(script: Script, checkouts: Path, chips: int, *options: str) -> tuple:
     """`trnsim run`: what it did, its document (None where it failed), and its wall seconds."""
-    begin = [sys.executable, "-m", "trnsim", "run", "--json", "--mode", mode]
+    begin = [sys.executable, "-m", "trnsim", "run", "--json", *options]
     begin += ["--machine", "trn2-ultra" if chips > 16 else "trn2", "--chips", str(chips)]
     done, seconds = start(script, checkouts, begin, script.on_trn)
     document = json.loads(done.stdout) if done.returncode == 0 else None
@@ -93,7 +94,41 @@ def result_of(script: Script, done: subprocess.CompletedProcess) -> str:
 
 def last_line(done: subprocess.CompletedProcess) -> str:
     lines = [line for line in done.stderr.splitlines() if line.strip()]
-    return lines[-1].strip()[:200] if lines else ""
+    return re.sub(r" \(its output is in .*", "", lines[-1].strip())[:300] if lines else ""
+
+
+def what_it_says(document: dict) -> dict[str, object]:
+    """The columns that come from a report."""
+    unknown = document["fallback_ops"]
+    low, high = document["step_time_interval_s"]
+    return {
+        "step_time_us": round(document["step_time_s"] * 1e6, 3),
+        "interval_low_us": round(low * 1e6, 3),
+        "interval_high_us": round(high * 1e6, 3),
+        "parameters": document["parameters"],
+        "untranslated_share": round(sum(op["share"] for op in unknown), 6),
+        "untranslated_ops": " ".join(sorted(op["name"] for op in unknown)),
+    }
+
+
+def values_of(script: Script, checkouts: Path) -> dict[str, object]:
+    """The columns of compute mode, and of the CPU."""
+    done, document, _ = on_trn(script, checkouts, 1, "--mode", "compute")
+    if document is None:
+        return {"exit_code": done.returncode, "reason": f"compute mode: {last_line(done)}"}
+    on_cpu, seconds = start(script, checkouts, [sys.executable], script.on_cpu)
+    if on_cpu.returncode != 0:
+        return {"reason": f"on the CPU: {last_line(on_cpu)}"}
+    row: dict[str, object] = {
+        "compute_step_time_us": round(document["step_time_s"] * 1e6, 3),
+        "cpu_wall_s": round(seconds, 1),
+    }
+    if script.no_values:
+        return row | {"reason": f"results are not compared: {script.no_values}"}
+    mine, theirs = result_of(script, done), result_of(script, on_cpu)
+    if mine != theirs:
+        row["reason"] = "results differ"
+    return row | {"result_on_trn": mine, "result_on_cpu": theirs}
 
 
 def row_of(script: Script, chips: int, checkouts: str | None) -> dict[str, object]:
@@ -101,7 +136,7 @@ def row_of(script: Script, chips: int, checkouts: str | None) -> dict[str, objec
     row: dict[str, object] = dict.fromkeys((
         "script", "version", "chips", "exit_code", "step_time_us", "interval_low_us",
         "interval_high_us", "parameters", "untranslated_share", "untranslated_ops", "wall_s",
-        "same_work_in_compute_mode", "result_on_trn", "result_on_cpu", "cpu_wall_s", "reason",
+        "compute_step_time_us", "result_on_trn", "result_on_cpu", "cpu_wall_s", "reason",
     ), "")  # fmt: skip
     row |= {"script": script.name, "chips": chips, "reason": why_not(script, checkouts)}
     if row["reason"]:
@@ -111,29 +146,14 @@ def row_of(script: Script, chips: int, checkouts: str | None) -> dict[str, objec
     done, document, seconds = on_trn(script, folder, chips)
     row |= {"exit_code": done.returncode, "wall_s": round(seconds, 1)}
     if document is None:
-        return row | {"reason": last_line(done)}
-    unknown = document["fallback_ops"]
-    row |= {
-        "step_time_us": round(document["step_time_s"] * 1e6, 3),
-        "parameters": document["parameters"],
-        "untranslated_share": round(sum(op["share"] for op in unknown), 4),
-        "untranslated_ops": " ".join(sorted(op["name"] for op in unknown)),
-    }
-    bounds = (round(bound * 1e6, 3) for bound in document["step_time_interval_s"])
-    row["interval_low_us"], row["interval_high_us"] = bounds
-    if script.on_cpu is None:
+        row["reason"] = last_line(done)
+        if chips > 1:
+            _, document, _ = on_trn(script, folder, chips, "--check-ranks", "0")
+            row["reason"] += " (step: with --check-ranks 0)" if document else ""
+    if document is None:
         return row
-    computed, of_compute, _ = on_trn(script, folder, chips, "compute")
-    if of_compute is None:
-        return row | {"exit_code": computed.returncode, "reason": last_line(computed)}
-    on_cpu, seconds = start(script, folder, [sys.executable], script.on_cpu)
-    same = document["workload_hash"] == of_compute["workload_hash"]
-    return row | {
-        "same_work_in_compute_mode": "yes" if same else "no",
-        "result_on_trn": result_of(script, computed),
-        "result_on_cpu": result_of(script, on_cpu),
-        "cpu_wall_s": round(seconds, 1),
-    }
+    row |= what_it_says(document)
+    return row if script.on_cpu is None else row | values_of(script, folder)
 
 
 def run() -> list[dict]:

@@ -100,6 +100,10 @@ void add_role_guesses(const CaseRole& role, const lower::Program& program, Proje
               {"step", std::to_string(optimizer_steps) + " steps of one optimizer are in it",
                "no forward pass shows where one ends: mark the ends with torch.trn.step()"});
   }
+  if (role.step.updates_by_hand) {
+    add_guess(projection, {"step", "no optimizer stepped: parameters changed in place end it",
+                           "mark the ends of steps with torch.trn.step() if that is not so"});
+  }
   if (!role.step.whole) {
     add_guess(projection, {"step", "no optimizer stepped: all that was recorded is one step",
                            "an inference, or a step that was not finished"});

@@ -31,6 +31,81 @@ bool is_gradient_work(const Record& record) {
   return record.phase == Phase::backward || record.phase == Phase::optimizer;
 }
 
+// Finds where a script without torch.optim changes its parameters by hand: in place, outside of
+// modules, after a backward. Parameters are also tensors that ops with a gradient have read, unless
+// they are overwritten whole, as static inputs are.
+class UpdatesByHand {
+ public:
+  explicit UpdatesByHand(const Workload& workload)
+      : workload_(workload),
+        is_off_(std::any_of(workload.records.begin(), workload.records.end(), [](const Record& r) {
+          return is_marker(r, MarkerKind::optimizer_end) || is_marker(r, MarkerKind::step) ||
+                 is_marker(r, MarkerKind::optimizer_skipped);
+        })) {}
+
+  bool is_update(const Record& record) {
+    if (is_off_ || record.kind != RecordKind::op) return false;
+    if (record.phase == Phase::backward) has_gradients_ = true;
+    const bool is_outside = record.phase == Phase::forward || record.phase == Phase::other;
+    const bool changes = has_gradients_ && is_outside && is_root(record);
+    const Signature& signature = workload_.signature_of(record);
+    bool found = false;
+    for (int32_t i = 0; i < input_count(workload_, record); ++i) {
+      const int32_t storage = workload_.uses[size_t(record.uses_begin + i)].storage;
+      if (storage < 0) continue;
+      if (changes && signature.inputs[size_t(i)].mutated) found |= is_parameter(storage, signature);
+      if (is_differentiable_forward(record)) differentiated_.insert(storage);
+    }
+    return found;
+  }
+
+  void begin_step() {
+    has_gradients_ = false;
+    differentiated_.clear();
+  }
+
+ private:
+  bool is_root(const Record& record) const {
+    return record.module < 0 || workload_.modules[size_t(record.module)].empty();
+  }
+  bool is_parameter(int32_t storage, const Signature& signature) const {
+    if (workload_.storages[size_t(storage)].kind == StorageKind::parameter) return true;
+    const bool overwrites = signature.op == "aten::copy_" || signature.op == "aten::zero_" ||
+                            signature.op.starts_with("aten::fill_");
+    return !overwrites && differentiated_.contains(storage);
+  }
+
+  const Workload& workload_;
+  bool is_off_;
+  bool has_gradients_ = false;  // since the step began
+  std::set<int32_t> differentiated_;
+};
+
+// -1 where an optimizer ends the step.
+int64_t last_update_by_hand(const Workload& workload, const Step& step) {
+  int64_t last = -1;
+  if (!step.updates_by_hand) return last;
+  UpdatesByHand hand(workload);
+  for (int64_t i = step.begin; i < step.end; ++i) {
+    if (hand.is_update(workload.records[size_t(i)])) last = i;
+  }
+  return last;
+}
+
+// A copy of what a model or a checkpoint holds: to the host after an optimizer; to the device, with
+// buffers, before the first forward.
+bool moves_state(const Workload& workload, const Record& record, bool is_setup) {
+  const char* copy = is_setup ? "trnsim::copy_h2d" : "trnsim::copy_d2h";
+  const bool is_copy = record.kind == RecordKind::op && workload.signature_of(record).op == copy;
+  const bool is_read = record.kind == RecordKind::host_read && !is_setup;
+  if ((!is_copy && !is_read) || record.uses_count == 0) return false;
+  const int32_t storage = workload.uses[size_t(record.uses_begin)].storage;
+  if (storage < 0) return false;
+  const StorageKind kind = workload.storages[size_t(storage)].kind;
+  return kind == StorageKind::parameter || kind == StorageKind::optimizer_state ||
+         (is_setup && kind == StorageKind::buffer);
+}
+
 // What an embedding looks up, or null for every other record.
 const TensorSlot* embedded(const Workload& workload, const Record& record) {
   if (record.kind != RecordKind::op) return nullptr;
@@ -113,6 +188,7 @@ std::vector<Step> find_steps(const Workload& workload) {
     step = Step{end, end};
   };
   bool stepped = false;  // an optimizer stepped or was skipped since the boundary
+  UpdatesByHand hand(workload);
   for (int64_t i = 0; i < int64_t(records.size()); ++i) {
     const Record& record = records[size_t(i)];
     const bool forward_begins = is_marker(record, MarkerKind::forward_begin) ||
@@ -120,8 +196,10 @@ std::vector<Step> find_steps(const Workload& workload) {
                                 is_differentiable_forward(record) || is_message(workload, record);
     if (forward_begins && stepped && !by_hand) {
       close(i, true);
+      hand.begin_step();
       stepped = false;
     }
+    if (hand.is_update(record)) stepped = step.updates_by_hand = true;
     if (is_marker(record, MarkerKind::optimizer_end)) {
       stepped = true;
       ++step.optimizer_count;
@@ -164,7 +242,8 @@ std::vector<uint8_t> outside_step(const Workload& workload, const Step& step) {
   enum { idle, training, gradients } state = idle;
   std::optional<Pieces> after;  // the optimizer, of this step or the one before
   if (step.whole && step.begin > 0) after.emplace(workload, step.begin - 1);
-  bool infers = false;
+  bool infers = false, began = false;
+  const int64_t last_by_hand = last_update_by_hand(workload, step);
   const auto take_updates = [&] {
     if (!after) return;
     for (const int64_t i : after->updates()) outside[size_t(i - step.begin)] = 0;
@@ -184,6 +263,15 @@ std::vector<uint8_t> outside_step(const Workload& workload, const Step& step) {
     if (is_marker(record, MarkerKind::optimizer_end)) state = idle;
     if (state != idle) take_updates();
     if (is_marker(record, MarkerKind::optimizer_end)) after.emplace(workload, i);
+    if (i == last_by_hand) {
+      state = idle;
+      continue;
+    }
+    began |= state != idle;
+    if (state == idle && (began || step.begin == 0) && moves_state(workload, record, !began)) {
+      outside[size_t(i - step.begin)] = 1;
+      continue;
+    }
     if (record.phase == Phase::backward && state == training) state = gradients;
     if (!record.no_grad || is_gradient_work(record) || record.phase == Phase::recomputation)
       continue;

@@ -294,14 +294,15 @@ void classify_storages(Workload& workload);
 struct Step {
   int64_t begin = 0, end = 0;
   int64_t optimizer_count = 0;
-  bool whole = false;          // ended by an optimizer step (or a step marker)
-  bool creates_state = false;  // the first step of an optimizer: its state is created in it
-  bool sets_up = false;        // DDP lays its buckets anew in it
+  bool whole = false;            // ended by an optimizer step (or a step marker)
+  bool creates_state = false;    // the first step of an optimizer: its state is created in it
+  bool sets_up = false;          // DDP lays its buckets anew in it
+  bool updates_by_hand = false;  // no optimizer: it ends with changes of parameters in place
 };
 // A step ends when the last optimizer that stepped returned and the next forward begins (in a stage
-// of a pipeline: the first message comes), or the script ends. Without any optimizer step,
-// everything is one step. Where the script marks steps itself (torch.trn.step), its marks alone end
-// steps.
+// of a pipeline: the first message comes), or the script ends. In a script without optimizers, what
+// changes parameters in place after a backward ends it; without any, everything is one step. Where
+// the script marks steps itself (torch.trn.step), its marks alone end steps.
 std::vector<Step> find_steps(const Workload& workload);
 // The measured step: the second whole step, or the next that sets nothing up; where there is none,
 // the second, or the only one. `asked` >= 0 chooses among the whole ones (0-based). Without a whole

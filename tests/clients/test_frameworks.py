@@ -83,7 +83,83 @@ LIGHTNING = """
     print("device", device.type, trainer.world_size, file=sys.stderr)
 """
 
-SCRIPTS = {"transformers": TRAINER, "accelerate": ACCELERATE, "lightning": LIGHTNING}
+TORCHVISION = """
+    import os, sys, torch, torchvision
+    from torch import distributed, nn
+    from torchvision.transforms import v2
+    torch.manual_seed(0)
+    device = torch.device("cpu")
+    if "cpu" not in sys.argv:
+        device = torch.accelerator.current_accelerator()
+        torch.accelerator.set_device_index(int(os.environ.get("LOCAL_RANK", 0)))
+    model = torchvision.models.resnet18(num_classes=4).to(device)
+    ranks = 1
+    if "bf16" in sys.argv:
+        distributed.init_process_group()
+        ranks = distributed.get_world_size()
+        model = nn.parallel.DistributedDataParallel(nn.SyncBatchNorm.convert_sync_batchnorm(model))
+    optimizer = torch.optim.SGD(model.parameters(), lr=0.01, momentum=0.9, weight_decay=1e-4)
+    scheduler = torch.optim.lr_scheduler.StepLR(optimizer, 1)
+    to_tensor = v2.Compose([v2.ToImage(), v2.ToDtype(torch.float32, scale=True)])
+    data = torchvision.datasets.FakeData(12, (3, 64, 64), 4, to_tensor)
+    mixed = v2.MixUp(num_classes=4)
+    model.train()
+    for images, labels in torch.utils.data.DataLoader(data, batch_size=4, pin_memory=True):
+        images, labels = mixed(images, labels)
+        images, labels = images.to(device, non_blocking=True), labels.to(device)
+        with torch.autocast(device.type, torch.bfloat16, enabled="bf16" in sys.argv):
+            loss = nn.functional.cross_entropy(model(images), labels, label_smoothing=0.1)
+        optimizer.zero_grad()
+        loss.backward()
+        nn.utils.clip_grad_norm_(model.parameters(), 1.0)
+        optimizer.step()
+        scheduler.step()
+        print("loss", loss.item(), file=sys.stderr)
+    print("device", device.type, ranks, file=sys.stderr)
+"""
+
+TIMM = """
+    import os, sys, torch, timm
+    from timm import loss, optim, scheduler, utils
+    from torch import distributed, nn
+    torch.manual_seed(0)
+    device = torch.device("cpu")
+    if "cpu" not in sys.argv:
+        device = torch.accelerator.current_accelerator()
+        torch.accelerator.set_device_index(int(os.environ.get("LOCAL_RANK", 0)))
+    model = timm.create_model(
+        "vit_tiny_patch16_224", img_size=64, num_classes=4, depth=2).to(device)
+    average = utils.ModelEmaV3(model, decay=0.9)
+    ranks = 1
+    if "bf16" in sys.argv:
+        distributed.init_process_group()
+        ranks = distributed.get_world_size()
+        model = nn.parallel.DistributedDataParallel(model)
+    optimizer = optim.create_optimizer_v2(model, "lamb", lr=0.01, weight_decay=0.05)
+    plan = scheduler.CosineLRScheduler(optimizer, 10, warmup_t=1, warmup_lr_init=1e-3)
+    criterion = loss.LabelSmoothingCrossEntropy(0.1)
+    images, labels = torch.rand(3, 4, 3, 64, 64), torch.randint(0, 4, (3, 4))
+    model.train()
+    for step in range(3):
+        with torch.autocast(device.type, torch.bfloat16, enabled="bf16" in sys.argv):
+            value = criterion(model(images[step].to(device)), labels[step].to(device))
+        optimizer.zero_grad()
+        value.backward()
+        utils.dispatch_clip_grad(model.parameters(), 1.0)
+        optimizer.step()
+        average.update(model, step=step)
+        plan.step(step)
+        print("loss", value.item(), file=sys.stderr)
+    print("device", device.type, ranks, file=sys.stderr)
+"""
+
+SCRIPTS = {
+    "transformers": TRAINER,
+    "accelerate": ACCELERATE,
+    "lightning": LIGHTNING,
+    "torchvision": TORCHVISION,
+    "timm": TIMM,
+}
 
 
 @pytest.fixture(params=SCRIPTS)

@@ -193,7 +193,7 @@ model = FullyShardedDataParallel(
     auto_wrap_policy=ModuleWrapPolicy({{parallel.Layer}}),
     use_orig_params=original,
     mixed_precision=MixedPrecision(param_dtype=torch.bfloat16),
-    device_id=0,
+    device_id=torch.accelerator.current_device_index(),
     **options,
 )
 losses = parallel.train(model, 3)
@@ -449,3 +449,35 @@ def test_groups_of_other_ranks_are_none_and_wrong_ones_are_refused():
             dist.new_group([1, 64])
         with pytest.raises(ValueError, match="duplicate"):
             dist.new_group([1, 1])
+
+
+FSDP_SCRIPT = """
+import os, sys, torch
+from torch import nn
+from torch.distributed import device_mesh, fsdp
+index = int(os.environ["LOCAL_RANK"])
+device = torch.device("trn", index)
+torch.distributed.init_process_group(device_id=device)
+if "chosen" in sys.argv:
+    kept = torch.ones(1, device="trn:0")  # the device is in use: a mesh leaves it alone
+with torch.device("meta"):
+    model = nn.Sequential(nn.Linear(256, 256), nn.Linear(256, 256))
+fsdp.fully_shard(model)
+assert torch.accelerator.current_device_index() == (0 if "chosen" in sys.argv else index)
+model.to_empty(device=torch.accelerator.current_accelerator())
+optimizer = torch.optim.Adam(model.parameters())
+for _ in range(2):
+    model(torch.randn(4, 256).to(torch.trn.current_device())).sum().backward()
+    optimizer.step()
+    optimizer.zero_grad()
+"""
+
+
+@pytest.mark.parametrize("arguments", [[], ["chosen"]])
+def test_a_mesh_chooses_the_device_of_the_rank_where_nobody_has(tmp_path, arguments):
+    (tmp_path / "train.py").write_text(FSDP_SCRIPT)
+    done = command.trnsim("run", "--json", "--chips", "2", "train.py", *arguments, cwd=tmp_path)
+    assert done.returncode == 0, done.stderr
+    document = json.loads(done.stdout)
+    assert [role["which_ranks"] for role in document["roles"]] == ["0..1"]
+    assert not [guess for guess in document["guesses"] if "several devices" in guess["value"]]

@@ -59,9 +59,10 @@ def serve(module: ModuleType) -> None:
 
 def validate_device(original: Callable[..., None]) -> Callable[..., None]:
     """Replaces ``_validate_device``, whose list of devices is fixed."""
+    name = _torch.device_name()  # here, since dynamo traces what follows
 
     def _validate_device(query: torch.Tensor, key: torch.Tensor, value: torch.Tensor) -> None:
-        if query.device.type != _torch.device_name():
+        if query.device.type != name:
             original(query, key, value)
 
     return _validate_device

@@ -7,6 +7,7 @@ from __future__ import annotations
 import contextlib
 import functools
 import inspect
+import os
 import pickle
 import weakref
 from collections.abc import Callable, Iterator, Sequence
@@ -20,6 +21,9 @@ from trnsim import _torch
 from trnsim.capture import pipelining, process_group
 from trnsim.capture.world import current_world
 from trnsim.errors import CaptureError
+
+# Whether a script runs, whose rank has this process to itself.
+runs_script = False
 
 
 def only_own_group(original: Callable[..., Any]) -> Callable[..., Any]:
@@ -65,6 +69,24 @@ def named_by_mesh(original: Callable[..., None]) -> Callable[..., None]:
                 process_group.call_world(f"mesh_{name}")
 
     return __init__
+
+
+def chooses_device(original: Callable[..., Any]) -> Callable[..., Any]:
+    """Replaces ``DeviceMesh._setup_world_group_and_device``, which makes LOCAL_RANK's device
+    current where nobody has used one yet; ours is initialized from the start. For scripts: a
+    program that captures several ranks has one device for all (autograd counts devices once)."""
+
+    @functools.wraps(original)
+    def _setup_world_group_and_device(mesh: Any) -> Any:
+        group = original(mesh)
+        local_rank = int(os.environ.get("LOCAL_RANK", "0"))
+        is_ours = runs_script and mesh.device_type == process_group.device_name()
+        is_unused = _torch.current_device() == 0 and not _torch.live_block_count()
+        if is_ours and is_unused and local_rank:
+            torch.accelerator.set_device_index(local_rank)
+        return group
+
+    return _setup_world_group_and_device
 
 
 def compared_by_hash(original: Callable[..., bool]) -> Callable[..., bool]:

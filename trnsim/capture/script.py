@@ -25,7 +25,7 @@ import torch.distributed as dist
 
 import trnsim.device  # noqa: F401  the device, also where torch does not load it by itself
 from trnsim import _torch
-from trnsim.capture import frameworks, patches, pipelining, process_group, sharded
+from trnsim.capture import frameworks, groups, patches, pipelining, process_group, sharded
 from trnsim.capture.hooks import Hooks, StopCapture
 from trnsim.capture.world import World
 from trnsim.errors import CaptureError
@@ -209,9 +209,13 @@ def run_script(
     for note in notes:
         _torch.add_note(note)
     run = _Run(path_or_module, [str(argument) for argument in args], is_module)
+    gc.freeze()  # what is there already outlives the script: no collection need look at it
+    groups.runs_script = True
     try:
         run.execute()
     finally:
+        groups.runs_script = False
+        gc.unfreeze()
         work = _torch.work_count()
         seen = [] if work else _devices_of_tensors(hooks)
         workload = stop_capture(others_follow)

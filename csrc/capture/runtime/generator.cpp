@@ -19,6 +19,7 @@ namespace trnsim::capture::runtime {
 namespace {
 
 constexpr size_t kStateBytes = 16;
+constexpr uint64_t kLongAgo = uint64_t(1) << 16;  // outputs; some 60 us
 constexpr size_t kSnapshotLimit = 256;  // 2.5 KB each: one a checkpointed layer of a deep model
 
 at::CPUGeneratorImpl* cpu_impl(const at::Generator& generator) {
@@ -84,6 +85,7 @@ class Snapshots {
     auto [start, engine] = nearest(place);
     if (offset - start > kLongestWalk) return at::mt19937(mix(seed, offset));
     skip(engine, offset - start);
+    if (offset - start > kLongAgo) keep(place, engine);  // or the next draw walks it again
     return engine;
   }
 

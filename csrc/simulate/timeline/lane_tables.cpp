@@ -7,7 +7,6 @@
 #include <limits>
 #include <numeric>
 #include <span>
-#include <utility>
 
 #include "simulate/timeline/lanes.h"
 #include "simulate/timeline/mix.h"
@@ -56,7 +55,7 @@ class RoleMaker {
     tables_.deps.reserve(tables_.deps.size() + program_.deps.size());
     for (int32_t index = 0; index < table_.task_count; ++index) {
       const lower::Task& at = program_.tasks[size_t(index)];
-      TaskRow row;
+      TaskRow& row = tables_.tasks.emplace_back();
       row.duration_ps = at.duration_ps;
       row.hash_seed = hash_seed(role_, index);
       row.queue = int16_t(at.queue);
@@ -70,7 +69,6 @@ class RoleMaker {
       }
       row.is_simple = row.is_call == 0 && row.bounds == 0 && row.start_deps <= 2 &&
                       row.duration_ps < int64_t(1) << 48;
-      tables_.tasks.push_back(row);
     }
   }
 
@@ -126,8 +124,7 @@ class RoleMaker {
     std::vector<int32_t> filled = first_reader_;
     each([&](size_t list, int32_t reader) { readers_[size_t(filled[list]++)] = reader; });
   }
-  std::span<const int32_t> readers_of(int32_t index, bool of_start) const {
-    const size_t list = size_t(index) * 2 + of_start;
+  std::span<const int32_t> readers_in(size_t list) const {
     const auto first = readers_.begin() + first_reader_[list];
     return {first, readers_.begin() + first_reader_[list + 1]};
   }
@@ -160,30 +157,25 @@ class RoleMaker {
     }
   }
 
-  bool is_free(const std::vector<int32_t>& holders) {
-    return std::all_of(holders.begin(), holders.end(), [&](int32_t holder) {
+  // Whether the task that wrote last, and all that read what it wrote, have ended.
+  bool is_free(size_t list) {
+    const auto has_ended = [&](int32_t holder) {
       return holder < before_[size_t(task(holder).queue)];
-    });
+    };
+    return has_ended(int32_t(list / 2)) && std::ranges::all_of(readers_in(list), has_ended);
   }
 
-  int32_t take_slot(int32_t index, std::span<const int32_t> readers) {
+  int32_t take_slot(size_t list) {
     constexpr size_t kLook = 16;  // slots tried, oldest first: more finds few and costs time
-    const size_t count = std::min(kLook, holders_.size());
+    const size_t count = std::min(kLook, taken_.size());
     for (size_t i = 0; i < count; ++i) {
-      const int32_t slot = holders_.front().first;
-      auto holders = std::move(holders_.front().second);
-      holders_.pop_front();
-      const bool free = is_free(holders);
-      if (free) {
-        holders.assign(1, index);
-        holders.insert(holders.end(), readers.begin(), readers.end());
-      }
-      holders_.push_back({slot, std::move(holders)});
+      const auto [slot, holder] = taken_.front();
+      taken_.pop_front();
+      const bool free = is_free(holder);
+      taken_.push_back({slot, free ? list : holder});
       if (free) return slot;
     }
-    std::vector<int32_t> holders{index};
-    holders.insert(holders.end(), readers.begin(), readers.end());
-    holders_.push_back({table_.slot_count, std::move(holders)});
+    taken_.push_back({table_.slot_count, list});
     return table_.slot_count++;
   }
 
@@ -193,9 +185,9 @@ class RoleMaker {
     for (int32_t index = 0; index < table_.task_count; ++index) {
       look_back(index, clocks, previous);
       previous[size_t(task(index).queue)] = index;
-      const auto of_end = readers_of(index, false), of_start = readers_of(index, true);
-      if (!of_end.empty()) task(index).end_slot = take_slot(index, of_end);
-      if (!of_start.empty()) task(index).start_slot = take_slot(index, of_start);
+      const size_t ends = size_t(index) * 2, starts = ends + 1;
+      if (!readers_in(ends).empty()) task(index).end_slot = take_slot(ends);
+      if (!readers_in(starts).empty()) task(index).start_slot = take_slot(starts);
     }
   }
 
@@ -207,8 +199,11 @@ class RoleMaker {
   size_t first_dep_ = 0;
   std::vector<int32_t> first_reader_, readers_;
   int32_t* before_ = nullptr;
-  // Slots with the task that wrote last and its readers, longest unused first.
-  std::deque<std::pair<int32_t, std::vector<int32_t>>> holders_;
+  struct Taken {
+    int32_t slot;
+    size_t list;  // readers of the time that it holds
+  };
+  std::deque<Taken> taken_;  // longest unused first
 };
 
 }  // namespace

@@ -136,11 +136,15 @@ class NarrowReplay {
       if (!op.is_quick) {
         hash += run_slowly(ops[i], twice_base);
       } else if (op.second != Rows::kNobody) {
-        hash += run_quickly<false, true>(op, twice_base);
+        hash += run_quickly<false, true, 2>(op, twice_base);
       } else if (op.duration_ps > small_ps_) {
-        hash += run_quickly<false, false>(op, twice_base);
+        hash += run_quickly<false, false, 2>(op, twice_base);
+      } else if (op.waits == 0) {
+        hash += run_quickly<true, false, 0>(op, twice_base);
+      } else if (op.waits == 1) {
+        hash += run_quickly<true, false, 1>(op, twice_base);
       } else {
-        hash += run_quickly<true, false>(op, twice_base);
+        hash += run_quickly<true, false, 2>(op, twice_base);
       }
     }
     return total(hash);
@@ -174,7 +178,7 @@ class NarrowReplay {
   }
 
   // Second: to two rows.
-  template <bool Small, bool Second>
+  template <bool Small, bool Second, int Waits>
   TRN_INLINE LaneSums::Mix run_quickly(const QuickOp& op, uint64_t twice_base) const {
     LaneSums sums;
     Words* rows = rows_;
@@ -188,8 +192,8 @@ class NarrowReplay {
 #pragma GCC unroll 8
     for (int v = 0; v < V; ++v) {
       Words time = from[v];
-      raise(time, first[v]);
-      raise(time, other[v]);
+      if (Waits > 0) raise(time, first[v]);
+      if (Waits > 1) raise(time, other[v]);
       add_duration<Small>(duration_ps, factors, v, time);
       to[v] = time;
       if (Second) second[v] = time;

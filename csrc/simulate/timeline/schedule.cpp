@@ -78,13 +78,12 @@ class SegmentMaker {
   // Starts and ends the task as far as it goes; false when its queue has to wait.
   bool step(int32_t task, const TaskRow& row) {
     const size_t queue = size_t(row.queue);
-    Op op;
-    op.starts = state_.started[queue] == 0;
-    if (op.starts && !may_start(row)) return false;
+    const bool starts = state_.started[queue] == 0;
+    if (starts && !may_start(row)) return false;
     state_.started[queue] = 1;
-    op.ends = may_end(row);
-    if (op.starts || op.ends) add(op, task, row);
-    if (!op.ends) return false;
+    const bool ends = may_end(row);
+    if (starts || ends) add(starts, ends, task, row);
+    if (!ends) return false;
     state_.heads[queue] = row.next;
     state_.started[queue] = 0;
     if (row.is_call) {
@@ -94,14 +93,16 @@ class SegmentMaker {
     return true;
   }
 
-  void add(Op op, int32_t task, const TaskRow& row) {
+  void add(bool starts, bool ends, int32_t task, const TaskRow& row) {
+    Op& op = segment_->ops.emplace_back();
+    op.starts = starts;
+    op.ends = ends;
     op.task = task;
     op.seed = row.hash_seed;
     op.free = rows_.free(row.queue);
     op.from = op.free;
     if (op.starts) add_start(op, task, row);
     if (op.ends) add_end(op, row);
-    segment_->ops.push_back(op);
     segment_->quick_ops.push_back(quick(op));
   }
 
@@ -121,6 +122,7 @@ class SegmentMaker {
       const Term term = waits ? segment_->terms[size_t(op.terms_begin + i)] : Term{0, op.free};
       quick.others[i] = uint16_t(term.row);
       quick.is_quick &= term.lag_ps == 0;
+      quick.waits = uint8_t(op.start_terms);
     }
     return quick;
   }

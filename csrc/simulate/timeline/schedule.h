@@ -68,7 +68,8 @@ struct QuickOp {
   uint32_t duration_ps = 0;
   uint16_t from = 0, others[2] = {0, 0}, to = 0, second = Rows::kNobody;
   uint8_t factors = 0;
-  uint8_t is_quick = 0;  // else see the Op
+  uint8_t is_quick : 1 = 0;  // else see the Op
+  uint8_t waits : 7 = 0;     // for how many of others
 };
 
 struct Piece {

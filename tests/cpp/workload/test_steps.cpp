@@ -142,6 +142,77 @@ TEST(Steps, WithoutAnOptimizerEverythingIsOneInference) {
   EXPECT_EQ(outside_step(b.workload, step), (std::vector<uint8_t>{0, 0}));
 }
 
+// Forward, backward, and one update in place for each of two weights, by way of a product.
+void train_by_hand(Builder& b, int32_t weight, const std::string& update, bool no_grad = true) {
+  b.marker(MarkerKind::forward_begin, 4);
+  b.op("aten::relu(self: float32[8]) -> (out0: float32[8])", Phase::forward, {{weight, 0}})
+      .sequence_nr = 1;
+  b.op(kOp, Phase::backward).no_grad = 1;
+  for (int i = 0; i < 2; ++i) {
+    b.op(kOp, Phase::other).no_grad = no_grad;
+    b.op(update, Phase::other, {{weight, 0}, {weight, 1}}).no_grad = no_grad;
+  }
+}
+const char* kSubtract = "aten::sub_.Tensor(self!: float32[8]) -> (out0!: float32[8])";
+
+TEST(Steps, ParametersChangedByHandEndAStep) {
+  Builder b;
+  const int32_t weight = b.storage(32);
+  train_by_hand(b, weight, kSubtract);
+  train_by_hand(b, weight, kSubtract, false);
+  b.op(kOp, Phase::forward).no_grad = 1;  // evaluation
+  const std::vector<Step> steps = find_steps(b.workload);
+  ASSERT_EQ(steps.size(), 2u);
+  EXPECT_EQ(steps[0].end, 7);
+  EXPECT_EQ(steps[1].end, 15);
+  for (const Step& step : steps) EXPECT_TRUE(step.whole && step.updates_by_hand);
+  EXPECT_EQ(outside_step(b.workload, steps[0]), std::vector<uint8_t>(7, 0));
+  EXPECT_EQ(outside_step(b.workload, steps[1]), (std::vector<uint8_t>{0, 0, 0, 0, 0, 0, 0, 1}));
+}
+
+// A static input that is filled anew is no parameter, unless a module says that it is one; nor is
+// anything where an optimizer steps.
+TEST(Steps, OnlyParametersChangedByHandEndAStep) {
+  const std::string copy = "aten::copy_(self!: float32[8]) -> (out0!: float32[8])";
+  for (const StorageKind kind : {StorageKind::temporary, StorageKind::parameter}) {
+    Builder b;
+    const int32_t weight = b.storage(32, kind);
+    train_by_hand(b, weight, copy);
+    train_by_hand(b, weight, copy);
+    const std::vector<Step> steps = find_steps(b.workload);
+    const bool is_parameter = kind == StorageKind::parameter;
+    EXPECT_EQ(steps.size(), is_parameter ? 2u : 1u);
+    EXPECT_EQ(steps[0].whole, is_parameter);
+  }
+  Builder b;
+  const int32_t weight = b.storage(32, StorageKind::parameter);
+  train_by_hand(b, weight, kSubtract);
+  train(b);
+  EXPECT_EQ(find_steps(b.workload).size(), 1u);
+  EXPECT_FALSE(find_steps(b.workload)[0].updates_by_hand);
+}
+
+TEST(Steps, MovingTheModelAndSavingItAreOutside) {
+  const std::string save = "trnsim::copy_d2h(src: uint8[32]) -> ()";
+  const std::string load = "trnsim::copy_h2d() -> (out0: uint8[32])";
+  Builder b;
+  const int32_t weight = b.storage(32, StorageKind::parameter), loss = b.storage(4);
+  const auto train_and_save = [&] {
+    b.op(load, Phase::forward, {{weight, 0}});
+    b.op(load, Phase::forward, {{loss, 0}});
+    train(b);
+    b.op(save, Phase::forward, {{weight, 1}});
+    b.op(save, Phase::forward, {{loss, 0}});
+  };
+  train_and_save();
+  train_and_save();  // an optimizer on the host gives the weights back each time: that stays inside
+  const auto outside = [&](size_t step) {
+    return outside_step(b.workload, find_steps(b.workload)[step]);
+  };
+  EXPECT_EQ(outside(0), (std::vector<uint8_t>{1, 0, 0, 0, 0, 0, 0, 0, 1, 0, 0, 0}));
+  EXPECT_EQ(outside(1), (std::vector<uint8_t>{0, 0, 0, 0, 0, 0, 1, 0}));
+}
+
 TEST(Steps, TheSecondWholeStepIsMeasuredUnlessOneIsAskedFor) {
   Builder b;
   for (int i = 0; i < 3; ++i) train(b);
