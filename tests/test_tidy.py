@@ -92,7 +92,7 @@ def cpp_functions(path: Path):
     start, name = None, ""
     for n, line in enumerate(path.read_text().splitlines(), 1):
         if start is None and re.match(r"^[A-Za-z].*\{$", line) and "namespace" not in line:
-            if re.match(r"^(struct|class|enum|union)\b", line):
+            if re.match(r"^(struct|class|enum|union)\b|.* = \{$", line):
                 continue
             start, name = n, line
         elif start is not None and line == "}":

@@ -408,6 +408,9 @@ class LinkInfo:
     def rate(self) -> int:
         ...
 class System:
+    """
+    A placed job, ready to be simulated: ranks with their Programs, communicators with their members, and the shares that their transfers have of links. trnsim.fold.place makes one of a Program; that of a projection is trnsim.project(..., fold=False).timeline.system (folded, a rank stands for `count` alike). It is never changed: `with_rank` and the like return another.
+    """
     def __repr__(self) -> str:
         ...
     def with_factor_changes(self, rank: typing.SupportsInt | typing.SupportsIndex, changes: collections.abc.Sequence[tuple[typing.SupportsInt | typing.SupportsIndex, typing.SupportsInt | typing.SupportsIndex]]) -> System:
@@ -469,6 +472,9 @@ class CallSpan:
     def start_ps(self) -> int:
         ...
 class Timeline:
+    """
+    When every task and every call of a System starts and ends.
+    """
     def __repr__(self) -> str:
         ...
     def rank_ends_ps(self, rank: typing.SupportsInt | typing.SupportsIndex) -> numpy.typing.NDArray[numpy.int64]:
@@ -477,34 +483,54 @@ class Timeline:
         ...
     @property
     def calls(self) -> list[CallSpan]:
-        ...
+        """
+        CallSpans of collectives and messages, by their end.
+        """
     @property
     def ends_ps(self) -> numpy.typing.NDArray[numpy.int64]:
-        ...
+        """
+        As starts_ps.
+        """
     @property
     def engine(self) -> str:
-        ...
+        """
+        What simulated it, and why.
+        """
     @property
     def event_count(self) -> int:
-        ...
+        """
+        Entries and ends of flows in the network.
+        """
     @property
     def first_task(self) -> numpy.typing.NDArray[numpy.int64]:
-        ...
+        """
+        Where the tasks of each rank begin in starts_ps and ends_ps.
+        """
     @property
     def hash(self) -> str:
-        ...
+        """
+        Of the ends of all tasks, in hexadecimal: the same on any number of threads and devices.
+        """
     @property
     def makespan_ps(self) -> int:
-        ...
+        """
+        From all engines idle to the end of the last task.
+        """
     @property
     def solve_count(self) -> int:
-        ...
+        """
+        How often bandwidth was shared out anew.
+        """
     @property
     def starts_ps(self) -> numpy.typing.NDArray[numpy.int64]:
-        ...
+        """
+        Of the tasks of all ranks, one rank after the other; empty without kept times.
+        """
     @property
     def system(self) -> System:
-        ...
+        """
+        What was simulated.
+        """
 class Progress:
     def __init__(self) -> None:
         ...
@@ -932,7 +958,7 @@ class CollectiveRun:
     def low_ps(self) -> int:
         ...
     @property
-    def reliefs(self) -> list[tuple[str, int]]:
+    def reliefs(self) -> list[tuple[str, int, str]]:
         ...
     @property
     def time_ps(self) -> int:

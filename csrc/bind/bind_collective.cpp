@@ -21,8 +21,9 @@ void bind_collective(py::module_& module) {
       .def_readonly("high_ps", &CollectiveRun::high_ps)
       .def_readonly("engine", &CollectiveRun::engine)
       .def_property_readonly("reliefs", [](const CollectiveRun& run) {
-        std::vector<std::pair<std::string, int64_t>> reliefs;
-        for (const project::Relief& at : run.reliefs) reliefs.emplace_back(at.text, at.time_ps);
+        std::vector<std::tuple<std::string, int64_t, std::string>> reliefs;
+        for (const project::Relief& at : run.reliefs)
+          reliefs.emplace_back(at.text, at.time_ps, at.algorithm);
         return reliefs;
       });
   module.def("collective_name", [](const std::string& name) {

@@ -95,7 +95,13 @@ void bind_jobs(py::module_& module) {
 void bind_fold(py::module_& module) {
   bind_parts(module);
   bind_jobs(module);
-  py::class_<System, std::shared_ptr<System>>(module, "System")
+  py::class_<System, std::shared_ptr<System>>(
+      module, "System",
+      "A placed job, ready to be simulated: ranks with their Programs, communicators with their "
+      "members, and the shares that their transfers have of links. trnsim.fold.place makes one of "
+      "a Program; that of a projection is trnsim.project(..., fold=False).timeline.system (folded, "
+      "a rank stands for `count` alike). It is never changed: `with_rank` and the like return "
+      "another.")
       .def_readonly("communicators", &System::communicators)
       .def_readonly("links", &System::links)
       .def_readonly("variables", &System::variables)

@@ -118,21 +118,33 @@ void bind_timeline(py::module_& module) {
       .def_readonly("end_ps", &CallSpan::end_ps)
       .def_readonly("entry_ps", &CallSpan::entry_ps)
       .def_readonly("phase_end_ps", &CallSpan::phase_end_ps);
-  py::class_<Timeline, std::shared_ptr<Timeline>>(module, "Timeline")
+  py::class_<Timeline, std::shared_ptr<Timeline>>(
+      module, "Timeline", "When every task and every call of a System starts and ends.")
       .def_property_readonly(
           "system",
-          [](const Timeline& t) { return std::const_pointer_cast<fold::System>(t.system); })
-      .def_readonly("makespan_ps", &Timeline::makespan_ps)
-      .def_property_readonly("hash", [](const Timeline& t) { return hex16(t.hash); })
-      .def_property_readonly("first_task", &view_all<&Timeline::first_task>)
-      .def_property_readonly("starts_ps", &view_all<&Timeline::starts_ps>)
-      .def_property_readonly("ends_ps", &view_all<&Timeline::ends_ps>)
+          [](const Timeline& t) { return std::const_pointer_cast<fold::System>(t.system); },
+          "What was simulated.")
+      .def_readonly("makespan_ps", &Timeline::makespan_ps,
+                    "From all engines idle to the end of the last task.")
+      .def_property_readonly(
+          "hash", [](const Timeline& t) { return hex16(t.hash); },
+          "Of the ends of all tasks, in hexadecimal: the same on any number of threads and "
+          "devices.")
+      .def_property_readonly("first_task", &view_all<&Timeline::first_task>,
+                             "Where the tasks of each rank begin in starts_ps and ends_ps.")
+      .def_property_readonly(
+          "starts_ps", &view_all<&Timeline::starts_ps>,
+          "Of the tasks of all ranks, one rank after the other; empty without kept times.")
+      .def_property_readonly("ends_ps", &view_all<&Timeline::ends_ps>, "As starts_ps.")
       .def("rank_starts_ps", &view_rank<&Timeline::starts_ps>, py::arg("rank"))
       .def("rank_ends_ps", &view_rank<&Timeline::ends_ps>, py::arg("rank"))
-      .def_readonly("calls", &Timeline::calls)
-      .def_readonly("solve_count", &Timeline::solve_count)
-      .def_readonly("event_count", &Timeline::event_count)
-      .def_readonly("engine", &Timeline::engine)
+      .def_readonly("calls", &Timeline::calls,
+                    "CallSpans of collectives and messages, by their end.")
+      .def_readonly("solve_count", &Timeline::solve_count,
+                    "How often bandwidth was shared out anew.")
+      .def_readonly("event_count", &Timeline::event_count,
+                    "Entries and ends of flows in the network.")
+      .def_readonly("engine", &Timeline::engine, "What simulated it, and why.")
       .def("__repr__", [](const Timeline& t) {
         return "Timeline(makespan_ps=" + std::to_string(t.makespan_ps) + ", hash='" +
                hex16(t.hash) + "', engine='" + t.engine + "')";

@@ -32,7 +32,7 @@ bool is_legal(const Machine& machine, int64_t chips) {
 std::string nearest_legal(const Machine& machine, int64_t chips) {
   const std::vector<int64_t> counts = legal_chip_counts(machine);
   const auto above = std::lower_bound(counts.begin(), counts.end(), chips);
-  if (above == counts.end()) return std::to_string(counts.back());
+  if (above == counts.end()) return "up to " + std::to_string(counts.back());
   if (above == counts.begin()) return std::to_string(counts.front());
   return std::to_string(*(above - 1)) + " or " + std::to_string(*above);
 }

@@ -3,6 +3,7 @@
 //
 // What would help: one thing twice as fast, or free, at a time.
 #include <algorithm>
+#include <string_view>
 
 #include "project/variants.h"
 
@@ -41,6 +42,35 @@ const Knob kKnobs[] = {
     {"fill", "memory", "no latency of DMA before and after an op", true, {}},
 };
 
+// As wide as each other, or one behind the other: neither helps alone.
+struct Pair {
+  const char* what[2];
+  std::string_view relieves;
+  const char* text;
+};
+const Pair kPairs[] = {
+    {{"hbm", "dma"}, "memory", "HBM and DMA engines twice as fast"},
+    {{"link.x", "link.y"}, "links", "twice the bandwidth of the links on axes x and y"},
+    {{"link.nic", "link.fabric"}, "links", "twice the bandwidth of the NICs and between switches"},
+};
+
+// Of those whose two are known; whether one is of links.
+bool add_pairs(const machine::Machine& machine, const std::vector<std::string>& known,
+               std::vector<Change>& changes) {
+  const auto is_known = [&](const char* what) {
+    return std::find(known.begin(), known.end(), what) != known.end();
+  };
+  bool is_of_links = false;
+  for (const Pair& pair : kPairs) {
+    if (!is_known(pair.what[0]) || !is_known(pair.what[1])) continue;
+    const machine::Machine one = machine::scaled(machine, pair.what[0], kTwice);
+    changes.push_back(
+        {std::string(pair.relieves), pair.text, machine::scaled(one, pair.what[1], kTwice)});
+    is_of_links |= pair.relieves == "links";
+  }
+  return is_of_links;
+}
+
 }  // namespace
 
 std::vector<Change> possible_changes(const machine::Machine& machine, int64_t chips_used) {
@@ -51,7 +81,7 @@ std::vector<Change> possible_changes(const machine::Machine& machine, int64_t ch
   const std::vector<machine::Tier> there =
       machine::make_topology(machine, std::max<int64_t>(1, chips_used))->tiers();
   std::vector<Change> changes;
-  std::vector<std::string> link_words;
+  std::vector<std::string> known, link_words;
   for (const Knob& knob : kKnobs) {
     if (!can(knob.what)) continue;
     if (!knob.tiers.empty()) {
@@ -60,16 +90,14 @@ std::vector<Change> possible_changes(const machine::Machine& machine, int64_t ch
       if (!has_links) continue;
       link_words.push_back(knob.what);
     }
+    known.push_back(knob.what);
     const std::string text =
         knob.text ? knob.text : machine.engine_name(knob.what) + " twice as fast";
     changes.push_back(
         {knob.relieves, text, machine::scaled(machine, knob.what, knob.is_free ? kFree : kTwice)});
   }
-  if (can("hbm") && can("dma")) {  // as wide as each other: neither helps alone
-    changes.push_back({"memory", "HBM and DMA engines twice as fast",
-                       machine::scaled(machine::scaled(machine, "hbm", kTwice), "dma", kTwice)});
-  }
-  if (link_words.size() > 1) {
+  const bool is_every_link = add_pairs(machine, known, changes) && link_words.size() == 2;
+  if (link_words.size() > 1 && !is_every_link) {
     machine::Machine all = machine;
     for (const std::string& what : link_words) all = machine::scaled(all, what, kTwice);
     changes.push_back({"links", "twice the bandwidth of every link", std::move(all)});

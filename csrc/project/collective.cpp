@@ -312,7 +312,7 @@ std::vector<CollectiveRun> run_collective(const CollectiveRequest& request,
   for (const Change& change : changes) {
     const auto relieved = runner.run(change.machine);
     for (size_t i = 0; i < sizes; ++i) {
-      runs[i].reliefs.push_back({change.text, relieved[i].time_ps});
+      runs[i].reliefs.push_back({change.text, relieved[i].time_ps, relieved[i].algorithm});
     }
   }
   for (size_t i = 0; i < runs.size(); ++i) {

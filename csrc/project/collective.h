@@ -18,6 +18,7 @@ namespace trnsim::project {
 struct Relief {
   std::string text;
   int64_t time_ps = 0;  // of the collective then
+  std::string algorithm = {};
 };
 
 struct CollectiveRun {

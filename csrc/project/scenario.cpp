@@ -117,11 +117,13 @@ ChipFault parse_slow_chip(const std::string& text) {
 }
 
 TimedLinkFault parse_fault(const std::string& text) {
+  const std::string hint =
+      "write LINK=SHARE or LINK=SHARE@TIME with the share of its bandwidth that is left, such as "
+      "'x+ 0>1=0' or 'nic up 5=0.5@10ms'";
   const std::optional<Parts> parts = split(text);
-  TRN_CHECK(parts && !(parts->value < Rational{0, 1}) && !(Rational{1, 1} < parts->value), project,
-            "'" + text + "' is no fault",
-            "write LINK=SHARE or LINK=SHARE@TIME with the share of its bandwidth that is left, "
-            "such as 'x+ 0>1=0' or 'nic up 5=0.5@10ms'");
+  TRN_CHECK(parts, project, "'" + text + "' is no fault", hint);
+  TRN_CHECK(!(parts->value < Rational{0, 1}) && !(Rational{1, 1} < parts->value), project,
+            "fault '" + text + "' has a share that is not from 0 to 1", hint);
   return {{parts->where, parts->value}, parts->time_ps};
 }
 

@@ -3,11 +3,15 @@
 """`trnsim collective`: nccom-test's columns from a simulated call."""
 
 import json
+import os
+import pty
 import re
+import subprocess
+import sys
 from types import SimpleNamespace
 
 import pytest
-from command import python, trnsim
+from command import ROOT, python, trnsim
 
 from trnsim.project import progress
 
@@ -125,6 +129,12 @@ def test_a_slow_link_slows_what_passes_it():
         for changed in ([], ["--fault", "x+ 0>1=0.5"], ["--fault", "x+ 0>1=0"], all_half)
     )
     assert healthy < half <= everywhere and healthy < dead
+    faulty = collective(*ask, "--fault", "x+ 0>1=0.5")
+    assert faulty["faults"] == ["x+ 0>1=0.5"]
+    assert faulty["rows"][0]["fault_loss"] == pytest.approx(1 - healthy / half, abs=1e-9)
+    said = trnsim("collective", *ask, "--fault", "x+ 0>1=0.5").stdout.splitlines()
+    assert said[1] == "# with fault x+ 0>1=0.5" and "lost to faults" in said[2]
+    assert f"{100 * (1 - healthy / half):.1f} %" in said[3]
 
 
 @pytest.mark.parametrize("op", ["broadcast", "reduce"])
@@ -196,6 +206,48 @@ def test_what_did_not_matter_is_said():
     assert "twice the bandwidth of every link (-" in helps
     assert "twice the bandwidth between switches" in no_limit
     assert not_used == "No collective alone depends on: chip.hbm.bandwidth"
+
+
+def test_links_that_help_only_together_are_named_together():
+    said = trnsim("collective", "all_reduce", "--machine", "trn2", "--ranks", 16, "-b", "1G").stdout
+    helps, no_limit = said.splitlines()[-2:]
+    assert "twice the bandwidth of the links on axes x and y (-" in helps
+    assert no_limit.endswith("axis x; twice the bandwidth of the links on axis y")
+
+
+def test_advice_says_where_another_algorithm_is_chosen():
+    ask = ["all_reduce", "--machine", "h100", "--ranks", 16, "-b", "4M"]
+    (row,) = collective(*ask)["rows"]
+    relief = "no latency of collective steps and hops"
+    assert row["relieved_algorithm"][relief] == "rail_ring" != row["algorithm"]
+    assert f"{relief} (-71.7 %, by rail_ring)" in trnsim("collective", *ask).stdout
+
+
+@pytest.mark.parametrize("columns", [60, 80, 200])
+def test_a_narrow_terminal_cuts_no_number(columns):
+    ask = ["all_reduce", "--machine", "rainier", "--ranks", 1024, "-b", "1G", "-e", "1G"]
+    plain = trnsim("collective", *ask).stdout.splitlines()
+    numbers = plain[2].split()
+    ours, theirs = pty.openpty()
+    environment = {**os.environ, "PYTHONPATH": str(ROOT), "COLUMNS": str(columns), "TERM": "dumb"}
+    subprocess.run(
+        [sys.executable, "-m", "trnsim", "collective", *map(str, ask)],
+        env=environment, stdout=theirs, timeout=300, check=True,
+    )  # fmt: skip
+    os.close(theirs)
+    text = b"".join(iter(lambda: read(ours), b"")).decode()
+    row = next(line for line in text.splitlines() if line.strip().startswith("1073741824"))
+    narrow = columns < 100
+    shown = numbers if not narrow else [numbers[0], numbers[3], *numbers[5:]]
+    assert row.split() == shown
+    assert ("a wider terminal shows type, count(elems), algbw(GB/s) too" in text) == narrow
+
+
+def read(terminal):
+    try:
+        return os.read(terminal, 1 << 16)
+    except OSError:  # the other end is closed
+        return b""
 
 
 @pytest.mark.parametrize(
@@ -309,6 +361,7 @@ def test_what_has_no_steps_stays_fluid():
     ask = ["all_reduce", "--machine", "trn2", "--ranks", 16, "-b", "64K", "--algorithm", "mesh"]
     fluid, step = (collective(*ask, "--collectives", way)["rows"] for way in ("fluid", "step"))
     assert fluid == step
+    assert "mesh as a fluid" in trnsim("collective", *ask, "--collectives", "step").stdout
     wrong = trnsim("collective", *ask, "--collectives", "both")
     assert wrong.returncode == 2
     assert wrong.stderr == "trnsim: there are no collectives 'both': use fluid or step\n"

@@ -145,6 +145,9 @@ def test_the_ends_of_what_seeds_may_be_are_taken(systems):
     for system in (None, "x"):
         refused(SimulateError, "no System", simulate_seeds, system, [1], 5)
         refused(SimulateError, "no System", simulate_system, system)
+    said = "group True is no process group"
+    refused(SimulateError, said, simulate_system, systems[0], group=True)
+    refused(SimulateError, said, simulate_seeds, systems[0], [1], 5, group=True)
 
 
 def test_one_draw_is_not_that_of_many_chips(systems):

@@ -58,7 +58,8 @@ def collective(
     ] = "",
     last: Annotated[str, typer.Option("-e", "--maxbytes", metavar="SIZE", help="Last size.")] = "",
     factor: Annotated[
-        int, typer.Option("-f", "--stepfactor", metavar="N", min=2, help="From size to size.")
+        int,
+        typer.Option("-f", "--stepfactor", metavar="N", min=2, help="From size to size, times."),
     ] = 2,
     algorithm: Annotated[
         str,
@@ -108,7 +109,12 @@ def _print(done: Collective) -> None:
         f"# {done.op} on {done.machine}: {done.ranks} ranks on {done.chips} chips; interval by "
         f"{done.interval_basis}"
     )
-    output.print_table(header_of(done), cells_of(done), right=range(6))
+    routing = [f"routing {done.routing}"] if done.routing != "uniform" else []
+    given = [*done.overrides, *(f"fault {fault}" for fault in done.faults), *routing]
+    if given:
+        typer.echo(f"# with {'; '.join(given)}")
+    less = ("type", "count(elems)", "algbw(GB/s)")
+    output.print_table(header_of(done), cells_of(done), right=range(6), less=less)
     typer.echo(f"Avg bus bandwidth: {done.mean_busbw_GBps:.2f} GB/s")
     for line in _limits(done):
         typer.echo(line)
@@ -116,10 +122,15 @@ def _print(done: Collective) -> None:
 
 def _limits(done: Collective) -> list[str]:
     """What held the largest size up, and what of the network held up none."""
-    shown = {what: f"{100 * share:.1f}" for what, share in done.limits.items()}
-    helps = [f"{what} (-{share} %)" for what, share in shown.items() if share != "0.0"]
+    row = done.rows[-1]
+    helps = []
+    for what, share in done.limits.items():
+        then = row.relieved_algorithm.get(what)
+        shown = f"{min(100 * share, 99.9):.1f} %"  # some of the time is always left
+        if shown != "0.0 %":
+            helps.append(f"{what} (-{shown}{', by ' + then if then else ''})")
     nothing = "nothing of the network alone, at twice its speed"
-    lines = [f"Would help {done.rows[-1].size_bytes} B: {'; '.join(helps[:3]) or nothing}"]
+    lines = [f"Would help {row.size_bytes} B: {'; '.join(helps[:3]) or nothing}"]
     if done.no_limits:
         lines.append(f"No limit by itself, at any size: {'; '.join(done.no_limits)}")
     if done.not_used:

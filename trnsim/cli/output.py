@@ -8,10 +8,11 @@ import codecs
 import io
 import json
 import os
+import re
 import sys
-from collections.abc import Collection
+from collections.abc import Collection, Sequence
 from pathlib import Path
-from typing import Any
+from typing import Any, Literal
 
 from trnsim.errors import ReportError
 
@@ -67,13 +68,17 @@ def finish(projection: Any, document: JsonOutput | None) -> None:
 
     from trnsim.report import render_terminal
 
+    class Terminal(Console):
+        def on_broken_pipe(self) -> None:  # rich itself would exit with 1
+            raise BrokenPipeError
+
     if sys.stdout is None or sys.stdout.closed:
         raise ReportError("the output cannot be written: stdout is closed: see --out and --json")
     sys.stdout.flush()
     if isinstance(sys.stdout, io.TextIOWrapper):
         codecs.register_error("trnsim", _in_ascii)
         sys.stdout.reconfigure(errors="trnsim")
-    render_terminal(projection, Console(highlight=False))
+    render_terminal(projection, Terminal(highlight=False))
 
 
 def _in_ascii(error: UnicodeError) -> tuple[str, int]:
@@ -84,21 +89,20 @@ def _in_ascii(error: UnicodeError) -> tuple[str, int]:
     return text.replace("µ", "u").encode("ascii", "replace").decode(), error.end
 
 
-def print_table(header: list[str], rows: list[list[str]], *, right: Collection[int] = ()) -> None:
+def print_table(
+    header: list[str],
+    rows: list[list[str]],
+    *,
+    right: Collection[int] = (),
+    less: Sequence[str] = (),
+) -> None:
     """A rich table on a terminal; in a pipe one line a row, columns apart by two spaces or more.
 
-    right: the columns that are aligned to the right.
+    right: the columns that are aligned to the right. less: columns to leave out, in this order, of
+    a terminal that is too narrow; no number is ever cut.
     """
     if sys.stdout.isatty():
-        from rich.console import Console
-        from rich.table import Table
-
-        table = Table(box=None, pad_edge=False)
-        for i, name in enumerate(header):
-            table.add_column(name, justify="right" if i in right else "left")
-        for row in rows:
-            table.add_row(*row)
-        Console(highlight=False).print(table, markup=False)
+        _print_on_terminal(header, rows, right, less)
         return
     widths = [max(len(row[i]) for row in [header, *rows]) for i in range(len(header))]
     for row in [header, *rows]:
@@ -107,6 +111,34 @@ def print_table(header: list[str], rows: list[list[str]], *, right: Collection[i
             for i, (cell, width) in enumerate(zip(row, widths, strict=True))
         ]
         print("  ".join(cells).rstrip())
+
+
+def _print_on_terminal(
+    header: list[str], rows: list[list[str]], right: Collection[int], less: Sequence[str]
+) -> None:
+    from rich.console import Console
+    from rich.measure import Measurement
+    from rich.table import Table
+
+    console = Console(highlight=False)
+    options = console.options.update(max_width=1 << 16)
+    for count in range(len(less) + 1):
+        left_out = less[:count]
+        table = Table(box=None, pad_edge=False, padding=(0, 1))
+        shown = [i for i, name in enumerate(header) if name not in left_out]
+        for i in shown:
+            justify: Literal["left", "right"] = "right" if i in right else "left"
+            name = re.sub(r" (?=\S+$)|(?=\()", "\n", header[i])  # before the unit or last word
+            table.add_column(name, justify=justify, no_wrap=True)
+        for row in rows:
+            table.add_row(*(row[i] for i in shown))
+        width = Measurement.get(console, options, table).maximum
+        if width <= console.width:
+            break
+    console.width = max(width, console.width)
+    console.print(table)
+    if left_out:
+        console.print(f"(a wider terminal shows {', '.join(left_out)} too)", markup=False)
 
 
 def claim_json(wanted: bool) -> JsonOutput | None:

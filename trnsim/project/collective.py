@@ -32,7 +32,11 @@ class CollectiveRow:
             links for itself.
         time_interval_us: lowest and highest, by the confidence of the machine's figures; None where
             nobody asked for it.
-        relieved_us: the time with one thing of the network twice as fast, or free, by what it is.
+        relieved_us: the time with one thing of the network twice as fast, or free, by what it is;
+            pairs of things that lie one behind the other or side by side stand beside each alone.
+        relieved_algorithm: what is chosen then, where that is another one.
+        fault_loss: the share of the time that would not be there without the faults; None where
+            none were given.
     """
 
     size_bytes: int
@@ -44,6 +48,8 @@ class CollectiveRow:
     time_interval_us: tuple[float, float] | None
     in_steps: bool = False
     relieved_us: Mapping[str, float] = field(default_factory=dict)
+    relieved_algorithm: Mapping[str, str] = field(default_factory=dict)
+    fault_loss: float | None = None
 
 
 @dataclass(frozen=True)
@@ -53,6 +59,7 @@ class Collective:
     Attributes:
         interval_basis: what the rows' intervals rest on; None where they have none.
         not_used: figures that were set and that no collective depends on.
+        overrides, faults, routing, collectives: as they were given.
     """
 
     machine: str
@@ -62,6 +69,10 @@ class Collective:
     rows: tuple[CollectiveRow, ...]
     interval_basis: str | None = "inputs (unvalidated)"
     not_used: tuple[str, ...] = ()
+    overrides: tuple[str, ...] = ()
+    faults: tuple[str, ...] = ()
+    routing: str = "uniform"
+    collectives: str = "fluid"
 
     @property
     def limits(self) -> dict[str, float]:
@@ -100,26 +111,30 @@ LARGEST_SIZE = (1 << 53) - 1  # of a buffer, in bytes: 8 PiB and it would not be
 
 _HEADER = (
     "size(B)", "count(elems)", "type", "time(us)", "algbw(GB/s)", "busbw(GB/s)", "algorithm",
-    "lost to contention", "interval(us)",
+    "lost to contention",
 )  # fmt: skip
 
 
 def header_of(done: Collective) -> list[str]:
     """Names of the columns of `cells_of`."""
-    return list(_HEADER if done.interval_basis else _HEADER[:-1])
+    faults = ["lost to faults"] if done.faults else []
+    return [*_HEADER, *faults, *(["interval(us)"] if done.interval_basis else [])]
 
 
 def cells_of(done: Collective) -> list[list[str]]:
     """The rows as text; elements are bytes, as in nccom-test when no type is given."""
-    return [_cells(row) for row in done.rows]
+    return [_cells(row, done.collectives == "step") for row in done.rows]
 
 
-def _cells(row: CollectiveRow) -> list[str]:
+def _cells(row: CollectiveRow, step_mode: bool) -> list[str]:
+    how = " in steps" if row.in_steps else " as a fluid" if step_mode else ""
     cells = [
         str(row.size_bytes), str(row.size_bytes), "uint8", f"{row.time_us:.2f}",
-        f"{row.algbw_GBps:.2f}", f"{row.busbw_GBps:.2f}",
-        row.algorithm + (" in steps" if row.in_steps else ""), f"{100 * row.contention_loss:.1f} %",
+        f"{row.algbw_GBps:.2f}", f"{row.busbw_GBps:.2f}", row.algorithm + how,
+        f"{100 * row.contention_loss:.1f} %",
     ]  # fmt: skip
+    if row.fault_loss is not None:
+        cells.append(f"{100 * row.fault_loss:.1f} %")
     if row.time_interval_us is not None:
         cells.append("{:.2f} to {:.2f}".format(*row.time_interval_us))
     return cells
@@ -154,8 +169,7 @@ def collective(
             experts of a layer do whose k-th most popular one gets 1 / k^S (rank 0 the most);
             the path of a file with a whole number for each rank; or those numbers.
         overrides: figures of the machine to change, as "key=value" or a mapping.
-        faults: "x+ 0>1=0" for a dead link, "nic up 5=0.5" for half of its bandwidth, as of
-            trnsim.project, but always from the start.
+        faults: as of trnsim.project, but always from the start.
         collectives: "fluid", or "step": rings and halvings as messages between neighbours; other
             algorithms stay as they are. The time is that of the last rank.
         interval: simulate again with the machine's figures at their bounds, and with one thing of
@@ -183,18 +197,40 @@ def collective(
         machine, chips=chips, ranks=ranks, ranks_per_chip=ranks_per_chip, overrides=overrides
     )
     counter = _core.ProjectProgress()
-    with watch(counter, "simulating"):
-        runs = _core.run_collective(
-            name, sizes, job.machine, job.placement, algorithm,
-            shares_of(routing, job.placement.ranks), faults, step_mode, interval, counter,
-        )  # fmt: skip
-    tell_device(runs[0].engine)
     place = job.placement
-    numerator, denominator = _core.bus_factor(name, place.ranks)
+    shares = shares_of(routing, place.ranks)
+    request = (name, sizes, job.machine, place, algorithm, shares)
+    with watch(counter, "simulating"):
+        runs = _core.run_collective(*request, faults, step_mode, interval, counter)
+        healthy = _core.run_collective(*request, [], step_mode, False, counter) if faults else None
+    tell_device(runs[0].engine)
+    return Collective(
+        job.machine.name, name, place.ranks, place.chips,
+        _rows(name, place.ranks, runs, healthy, interval),
+        interval_basis=Collective.interval_basis if interval else None,
+        not_used=tuple(key for key in _keys(overrides) if _is_no_figure_of_transfers(key)),
+        overrides=tuple(_assignments(overrides)), faults=tuple(faults), collectives=collectives,
+        routing=routing if isinstance(routing, str) else f"of {len(shares)} shares",
+    )  # fmt: skip
+
+
+def _rows(
+    name: str,
+    ranks: int,
+    runs: Iterable[_core.CollectiveRun],
+    healthy: Iterable[_core.CollectiveRun] | None,
+    interval: bool,
+) -> tuple[CollectiveRow, ...]:
+    from trnsim import _core
+
+    numerator, denominator = _core.bus_factor(name, ranks)
     rows = tuple(_row(run, numerator / denominator, interval) for run in runs)
-    not_used = tuple(key for key in _keys(overrides) if _is_no_figure_of_transfers(key))
-    done = Collective(job.machine.name, name, place.ranks, place.chips, rows, not_used=not_used)
-    return done if interval else replace(done, interval_basis=None)
+    if healthy is None:
+        return rows
+    return tuple(
+        replace(row, fault_loss=1 - run.time_ps / 1e6 / row.time_us)
+        for row, run in zip(rows, healthy, strict=True)
+    )
 
 
 def shares_of(routing: str | Iterable[int], ranks: int) -> list[int]:
@@ -241,6 +277,12 @@ def _read(path: str) -> list[int]:
         ) from None
 
 
+def _assignments(overrides: Iterable[str] | Mapping[str, Any]) -> list[str]:
+    if not isinstance(overrides, Mapping):
+        return list(overrides)
+    return [f"{key}={value}" for key, value in overrides.items()]
+
+
 def _keys(overrides: Iterable[str] | Mapping[str, Any]) -> list[str]:
     return [assignment.split("=")[0].strip() for assignment in overrides]
 
@@ -258,5 +300,6 @@ def _row(run: _core.CollectiveRun, bus_factor: float, interval: bool) -> Collect
     return CollectiveRow(
         run.bytes, run.time_ps / 1e6, algbw, algbw * bus_factor, run.algorithm, loss,
         (run.low_ps / 1e6, run.high_ps / 1e6) if interval else None, run.in_steps,
-        {what: time_ps / 1e6 for what, time_ps in run.reliefs},
+        {what: time_ps / 1e6 for what, time_ps, _ in run.reliefs},
+        {what: then for what, _, then in run.reliefs if then != run.algorithm},
     )  # fmt: skip

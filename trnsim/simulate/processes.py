@@ -68,7 +68,7 @@ def simulate_system(
     """
     from trnsim import _core
 
-    _check(system)
+    _check(system, group)
     ranks_per_pod = whole_number_of(
         SimulateError, "ranks_per_pod is", ranks_per_pod, 1, LARGEST_COUNT
     )
@@ -84,7 +84,8 @@ def simulate_system(
 def simulate_seeds(
     system: System, seeds: Iterable[int], spread: int, *, group: ProcessGroup | None = None
 ) -> list[int]:
-    """Makespans in ps with the jitter of each seed: chips are up to `spread` / 2^16 slower.
+    """Makespans in ps with the jitter of each seed: chips are up to `spread` / 2^16 slower, so
+    that 3277 is 5 %.
 
     The seeds are lanes of one run, or of a few where they have many ranks, and are dealt out over
     the processes of the group; every process returns all of them, in their order.
@@ -96,7 +97,7 @@ def simulate_seeds(
     """
     from trnsim import _core
 
-    _check(system)
+    _check(system, group)
     seeds = whole_numbers_of(SimulateError, "seeds", seeds, 0, (1 << 64) - 1)
     whole_number_of(SimulateError, "spread", spread, 0, (1 << 31) - (1 << 16) - 2)
     index, count = (0, 1) if group is None else (group.rank(), group.size())
@@ -109,9 +110,14 @@ def simulate_seeds(
     return [int(parts[i % count][i // count]) for i in range(len(seeds))]
 
 
-def _check(system: object) -> None:
+def _check(system: object, group: object) -> None:
     from trnsim import _core
 
+    if group is not None and not (hasattr(group, "rank") and hasattr(group, "size")):
+        raise SimulateError(
+            f"group {group!r} is no process group: give torch.distributed.group.WORLD, or leave it "
+            "out"
+        )
     if not isinstance(system, _core.System):
         raise SimulateError(
             f"{type(system).__name__} is no System: give trnsim.project(...).timeline.system, or "

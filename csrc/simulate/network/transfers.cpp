@@ -21,6 +21,14 @@ std::vector<int128> capacities_of(const fold::System& system) {
   return capacities;
 }
 
+std::string name_of(const fold::System& system, const fold::Variable& variable) {
+  const fold::Communicator& on = system.communicators[size_t(variable.communicator)];
+  const int32_t role = system.ranks[size_t(on.members[0])].role;
+  const lower::CallTemplate& call = system.roles[size_t(role)]->calls[size_t(variable.call)];
+  return std::string(workload::call_kind_name(call.kind)) + " (" + std::to_string(call.bytes) +
+         " bytes) of " + on.name;
+}
+
 }  // namespace
 
 Transfers::Transfers(const fold::System& system, std::unique_ptr<Solver> solver, bool certify)
@@ -152,8 +160,9 @@ std::string Transfers::stalled() const {
     if (network_.rate(index) != 0) continue;
     for (const fold::LinkUse& use : variable.uses) {
       if (network_.capacity(use.link) != 0) continue;
-      return "a transfer of " + system_.communicators[size_t(variable.communicator)].name +
-             " is stalled on link " + system_.links[size_t(use.link)].name;
+      return "a transfer of " + name_of(system_, variable) + " is stalled on link " +
+             system_.links[size_t(use.link)].name + " from " +
+             std::to_string(flows_[size_t(index)].since_ps / 1'000'000) + " us on";
     }
   }
   return {};

@@ -207,7 +207,7 @@ TEST(Call, AFlowOnADeadLinkIsNamed) {
     FAIL();
   } catch (const Error& error) {
     EXPECT_STREQ(error.what(),
-                 "a transfer of dp is stalled on link up: "
+                 "a transfer of all_reduce (8 bytes) of dp is stalled on link up from 0 us on: "
                  "let the link live, or leave out @TIME, so that routes go around it");
   }
 }
