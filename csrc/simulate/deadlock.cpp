@@ -131,4 +131,15 @@ std::string explain_deadlock(const fold::System& system, const CallTable& calls,
   return Walk(system, calls, lanes).explain();
 }
 
+std::string explain_stall(const fold::System& system, const Transfers::Stall& stall) {
+  const fold::Variable& variable = system.variables[size_t(stall.variable)];
+  const fold::Communicator& on = system.communicators[size_t(variable.communicator)];
+  const int32_t role = system.ranks[size_t(on.members[0])].role;
+  const lower::CallTemplate& call = system.roles[size_t(role)]->calls[size_t(variable.call)];
+  return std::string("a transfer of ") + workload::call_kind_name(call.kind) + " (" +
+         std::to_string(call.bytes) + " bytes) of " + on.name + " is stalled on link " +
+         system.links[size_t(stall.link)].name + " from " +
+         std::to_string(stall.since_ps / 1'000'000) + " us on";
+}
+
 }  // namespace trnsim::simulate

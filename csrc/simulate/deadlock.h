@@ -7,6 +7,7 @@
 #include <string>
 
 #include "simulate/calls.h"
+#include "simulate/network/transfers.h"
 #include "simulate/timeline/lanes.h"
 
 namespace trnsim::simulate {
@@ -15,5 +16,7 @@ namespace trnsim::simulate {
 // call that is never made or closes a cycle. The same text for both engines.
 std::string explain_deadlock(const fold::System& system, const CallTable& calls,
                              const Lanes& lanes);
+// One line: the call whose transfer cannot move, the link, and since when.
+std::string explain_stall(const fold::System& system, const Transfers::Stall& stall);
 
 }  // namespace trnsim::simulate

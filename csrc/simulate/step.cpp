@@ -245,9 +245,10 @@ void Step::check_finished() const {
     ended = std::accumulate(all.begin(), all.end(), int64_t(0));
   }
   if (ended == task_count_) return;
-  const std::string stalled = transfers_.stalled();
-  TRN_CHECK(stalled.empty(), simulate, stalled,
-            "let the link live, or leave out @TIME, so that routes go around it");
+  if (const auto stall = transfers_.stalled()) {
+    throw Error(ErrorKind::simulate, explain_stall(*system_, *stall),
+                "let the link live, or leave out @TIME, so that routes go around it");
+  }
   TRN_CHECK(options_.exchange == nullptr, simulate,
             std::to_string(task_count_ - ended) + " tasks wait for ever",
             "run it in one process, which names who waits for whom");

@@ -193,14 +193,12 @@ def collective(
     faults = texts_of(ProjectError, "faults", faults)
     name = _core.collective_name(op)
     step_mode = is_step_mode(collectives)
-    job = make_job(
-        machine, chips=chips, ranks=ranks, ranks_per_chip=ranks_per_chip, overrides=overrides
-    )
-    counter = _core.ProjectProgress()
+    counts = {"chips": chips, "ranks": ranks, "ranks_per_chip": ranks_per_chip}
+    job = make_job(machine, **counts, overrides=overrides)
     place = job.placement
     shares = shares_of(routing, place.ranks)
     request = (name, sizes, job.machine, place, algorithm, shares)
-    with watch(counter, "simulating"):
+    with watch(counter := _core.ProjectProgress(), "simulating"):
         runs = _core.run_collective(*request, faults, step_mode, interval, counter)
         healthy = _core.run_collective(*request, [], step_mode, False, counter) if faults else None
     tell_device(runs[0].engine)

@@ -21,14 +21,6 @@ std::vector<int128> capacities_of(const fold::System& system) {
   return capacities;
 }
 
-std::string name_of(const fold::System& system, const fold::Variable& variable) {
-  const fold::Communicator& on = system.communicators[size_t(variable.communicator)];
-  const int32_t role = system.ranks[size_t(on.members[0])].role;
-  const lower::CallTemplate& call = system.roles[size_t(role)]->calls[size_t(variable.call)];
-  return std::string(workload::call_kind_name(call.kind)) + " (" + std::to_string(call.bytes) +
-         " bytes) of " + on.name;
-}
-
 }  // namespace
 
 Transfers::Transfers(const fold::System& system, std::unique_ptr<Solver> solver, bool certify)
@@ -152,17 +144,14 @@ void Transfers::solve(int64_t now_ps) {
   for (const int32_t variable : changed_) apply_rate(variable, now_ps);
 }
 
-std::string Transfers::stalled() const {
+std::optional<Transfers::Stall> Transfers::stalled() const {
   std::vector<int32_t> active = network_.active();
   std::sort(active.begin(), active.end());
   for (const int32_t index : active) {
-    const fold::Variable& variable = system_.variables[size_t(index)];
     if (network_.rate(index) != 0) continue;
-    for (const fold::LinkUse& use : variable.uses) {
-      if (network_.capacity(use.link) != 0) continue;
-      return "a transfer of " + name_of(system_, variable) + " is stalled on link " +
-             system_.links[size_t(use.link)].name + " from " +
-             std::to_string(flows_[size_t(index)].since_ps / 1'000'000) + " us on";
+    for (const fold::LinkUse& use : system_.variables[size_t(index)].uses) {
+      if (network_.capacity(use.link) == 0)
+        return Stall{index, use.link, flows_[size_t(index)].since_ps};
     }
   }
   return {};

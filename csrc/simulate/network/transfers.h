@@ -14,6 +14,7 @@
 #include <cstdint>
 #include <limits>
 #include <memory>
+#include <optional>
 #include <utility>
 #include <vector>
 
@@ -53,8 +54,12 @@ class Transfers {
 
   // Entry and end of each phase of a call; empty when it never went through the network.
   PhaseTimes take_times(int64_t instance);
-  // "" or which flow cannot move and on which link.
-  std::string stalled() const;
+  struct Stall {
+    int32_t variable = 0, link = 0;
+    int64_t since_ps = 0;
+  };
+  // The first flow that cannot move, and on which link.
+  std::optional<Stall> stalled() const;
   int64_t solve_count() const { return solve_count_; }
   int64_t event_count() const { return event_count_; }
   // Solves that looked at the whole network.

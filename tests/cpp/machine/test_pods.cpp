@@ -77,7 +77,7 @@ TEST(Pods, are_taken_whole) {
                       "or 128"),
             std::string::npos);
   EXPECT_NE(message_of(machine, 40).find("use 32 or 48"), std::string::npos);
-  EXPECT_NE(message_of(machine, 6401).find("toy-pods has 6400 of them: use 6400"),
+  EXPECT_NE(message_of(machine, 6401).find("toy-pods has 6400 of them: use up to 6400"),
             std::string::npos);
 }
 

@@ -177,7 +177,7 @@ Times ends_of(const Scene& scene, std::unique_ptr<Solver> solver, int64_t extra)
     const int64_t next_ps = transfers.next_ps();
     now_ps = extra > 0 && next_ps != kNever && next_ps > now_ps + extra ? now_ps + extra : next_ps;
   }
-  EXPECT_EQ(transfers.stalled().empty(), std::count(ends.begin(), ends.end(), kNever) == 0);
+  EXPECT_EQ(!transfers.stalled(), std::count(ends.begin(), ends.end(), kNever) == 0);
   return ends;
 }
 
