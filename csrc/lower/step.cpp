@@ -153,6 +153,18 @@ void add_dtype_guesses(Program& program, const Plan& plan, const Target& target)
   }
 }
 
+// PyTorch asks cuDNN for nn.LSTM and nn.GRU on a GPU, which has no library here.
+void add_recurrent_guess(Program& program, const Plan& plan, const Target& target) {
+  const auto has_cell = [](const Unit& unit) {
+    return std::any_of(unit.members.begin(), unit.members.end(),
+                       [](const Member& member) { return member.cost->rule == "rnn"; });
+  };
+  if (!target.is_gpu() || std::none_of(plan.units.begin(), plan.units.end(), has_cell)) return;
+  program.guesses.push_back({"recurrent layers", "cell by cell, as PyTorch without cuDNN",
+                             "cuDNN runs a layer in a few kernels: such steps come out too slow, "
+                             "by a multiple where their cells are small"});
+}
+
 // Of Trainium's compiler and its library of collectives.
 void add_neuron_guesses(Program& program, const Target& target, Level level) {
   if (target.cores > 1) {
@@ -184,6 +196,7 @@ void add_guesses(Program& program, const Plan& plan, const workload::Workload& w
          "XLA's own fusion differs in places: pointwise ops and ops on rows join one product"});
   }
   add_dtype_guesses(program, plan, target);
+  add_recurrent_guess(program, plan, target);
   std::set<std::string> unknown, given, without_cycles;
   bool copies_host = false, is_uneven = false, shifts = false, fuses_regions = false;
   for (const Unit& unit : plan.units) {

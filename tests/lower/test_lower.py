@@ -11,6 +11,10 @@ from trnsim.lower import lower_step, rules
 from trnsim.workload import Workload
 
 ADD = "aten::add.Tensor(self: float32[N], other: float32[N]) -> (out0: float32[N])"
+CELL = (
+    "aten::_thnn_fused_gru_cell(input_gates: float32[N], hidden_gates: float32[N], "
+    "hx: float32[N]) -> (out0: float32[N])"
+)
 ODD = "mylib::odd(x: float32[N]) -> (out0: float32[N])"
 
 
@@ -88,6 +92,13 @@ def test_coverage_lists_an_op_that_no_rule_knows():
     assert sum(row["share"] for row in rows.values()) == pytest.approx(1)
     unknown = [g["value"] for g in program.guesses if g["name"] == "op without a cost rule"]
     assert unknown == ["mylib::odd"]
+
+
+@pytest.mark.parametrize(("machine", "is_guess"), [("h100", True), ("trn2", False)])
+def test_a_gpu_has_recurrent_layers_cell_by_cell_and_says_so(machine, is_guess):
+    program = lower(chain([CELL]), machine=machine)
+    guesses = [g["effect"] for g in program.guesses if g["name"] == "recurrent layers"]
+    assert (len(guesses) == 1 and "too slow" in guesses[0]) if is_guess else guesses == []
 
 
 def test_a_gpu_launches_every_op_from_the_host():
