@@ -98,6 +98,7 @@ class Flow {
     if (bytes_.empty()) {
       for (const auto& [storage, groups] : groups_) note(storage);
     }
+    leave_out_experts();
     int64_t total = 0;
     for (const auto& [degree, bytes] : bytes_) total += bytes;
     for (const auto& [degree, bytes] : bytes_) {
@@ -108,6 +109,18 @@ class Flow {
   }
 
  private:
+  // Ranks that send each other tokens have experts of their own, whose gradients are reduced over
+  // fewer ranks than have data of their own. Norms alone (tensor and sequence parallelism reduces
+  // theirs over more) say nothing: they are far below a hundredth.
+  void leave_out_experts() {
+    if (!sends_tokens_ || bytes_.size() < 2) return;
+    int64_t others = 0;
+    for (auto each = std::next(bytes_.begin()); each != bytes_.end(); ++each) {
+      others += each->second;
+    }
+    if (others > bytes_.begin()->second / 100) bytes_.erase(bytes_.begin());
+  }
+
   int32_t storage_at(const Record& record, int32_t use) const {
     return workload_.uses[size_t(record.uses_begin + use)].storage;
   }
@@ -132,6 +145,7 @@ class Flow {
 
   Groups reduced_by(const workload::Call& call) {
     if (call.kind != CallKind::barrier) exchanges_ = true;
+    if (call.kind == CallKind::all_to_all) sends_tokens_ = true;
     const bool reduces = call.kind == CallKind::all_reduce ||
                          call.kind == CallKind::reduce_scatter || call.kind == CallKind::reduce;
     return reduces ? Groups{first_alike_[size_t(call.group)]} : Groups{};
@@ -155,6 +169,7 @@ class Flow {
   std::unordered_set<int32_t> noted_;
   std::map<int64_t, int64_t> bytes_;  // of gradients, by degree
   bool exchanges_ = false;
+  bool sends_tokens_ = false;
 };
 
 }  // namespace

@@ -11,10 +11,12 @@ import command
 import parallel
 import pytest
 import torch
+import torch.distributed as dist
 from held import alive, groups_of, last_step, markers, messages
 from jobs import job, records_of
 from parallel import LAYERS, LENGTH, OF_ALL, OF_LAYER, OF_NORMS, OF_ROOT, WIDTH, WORDS
 from torch import nn
+from torch.distributed._functional_collectives import all_to_all_single_autograd
 from torch.distributed.fsdp import fully_shard
 from torch.nn.parallel import DistributedDataParallel
 
@@ -231,3 +233,25 @@ def test_a_head_that_is_gathered_by_hand_counts_once():
     assert workload.parameter_count == (8 * 8 + 8) + 8 * 4
     held = alive(workload, markers(workload, "optimizer_begin")[-1])
     assert held["parameter"] == 4 * ((8 * 8 + 8) + 8 * 4) / 4
+
+
+def test_ranks_with_experts_of_their_own_have_data_of_their_own():
+    """The experts' gradients, most of the bytes, are reduced by nobody."""
+    with job(8, "phantom") as holder:
+        with torch.device("trn"):
+            body, expert = nn.Linear(64, 64), nn.Linear(64, 1024)
+        optimizer = torch.optim.SGD([*body.parameters(), *expert.parameters()], lr=0.1)
+        for _ in range(3):
+            hidden = all_to_all_single_autograd(
+                body(torch.ones(16, 64, device="trn")), None, None, dist.group.WORLD
+            )
+            expert(hidden).sum().backward()
+            for parameter in body.parameters():
+                dist.all_reduce(parameter.grad)
+            optimizer.step()
+            optimizer.zero_grad()
+        del body, expert, optimizer, hidden, parameter
+        gc.collect()
+    projection = trnsim.project(holder.workload, "h100", chips=8, advise=False, interval=False)
+    found = projection.to_dict()
+    assert found["samples_per_s"] * found["step_time_s"] == pytest.approx(8 * 16)
