@@ -97,12 +97,27 @@ def test_an_exception_has_the_scripts_traceback_and_not_ours(tmp_path):
     done = trnsim("run", "--out", tmp_path / "out", script)
     assert done.returncode == 1
     traceback = done.stderr[done.stderr.index("Traceback") :]
-    *_, own, ours = traceback.rstrip().splitlines()
+    *_, own, way_on, ours = traceback.rstrip().splitlines()
     assert own == "ValueError: mine"
+    assert way_on.startswith("trnsim: it had done whole steps before: --stop-after-step ")
     assert ours == "trnsim: no report: the script ended with exit code 1"
-    traceback = traceback.removesuffix(ours + "\n")
+    traceback = traceback.removesuffix(f"{way_on}\n{ours}\n")
     assert str(script) in traceback and "trnsim/" not in traceback and "runpy" not in traceback
     assert not (tmp_path / "out").exists()
+
+
+def test_a_script_that_fails_over_unknown_values_is_told_so(tmp_path):
+    text = """
+    import torch
+    x = torch.randn(300, 300, device="trn")
+    assert (x.abs() < 100).all()
+    """
+    done = trnsim("run", write(tmp_path, text))
+    assert done.returncode == 1
+    *_, own, ours, _ = done.stderr.rstrip().splitlines()
+    assert own == "AssertionError"
+    assert ours.startswith("trnsim: the script had read 1 values") and "--mode compute" in ours
+    assert trnsim("run", "--mode", "compute", write(tmp_path, text)).returncode == 0
 
 
 def test_the_exit_code_is_the_scripts(tmp_path):

@@ -7,6 +7,7 @@ from __future__ import annotations
 import importlib.util
 import os
 import sys
+from collections.abc import Iterator
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
@@ -186,9 +187,23 @@ def _exit_where_it_failed(captured: Any, choice: DeviceChoice) -> None:
             "trnsim: the model is too large for the device: --no-oom shows by how much",
             file=sys.stderr,
         )
+    else:
+        for line in _ways_on(captured.workload):
+            print(f"trnsim: {line}", file=sys.stderr)
     ended = f"trnsim: no report: the script ended with exit code {captured.exit_code}"
     print(ended, file=sys.stderr)
     raise typer.Exit(captured.exit_code)
+
+
+def _ways_on(workload: Any) -> Iterator[str]:
+    """What may help where the script would not have failed on the machine itself."""
+    if workload.unknown_reads > 0:
+        yield (
+            f"the script had read {workload.unknown_reads} values that phantom mode does not know "
+            "(a bool reads False, a number 1): if it failed over one, use --mode compute"
+        )
+    if sum(step.whole for step in workload.find_steps()) > 1:
+        yield "it had done whole steps before: --stop-after-step ends it there and reports them"
 
 
 def _project(workloads: list[Any], job: Job, **asked: Any) -> Any:
