@@ -184,3 +184,23 @@ def test_ops_without_a_generator_draw_from_the_devices_and_leave_the_cpus(comput
         assert torch.equal(torch.get_rng_state(), cpu_state)
         assert not torch.equal(draw().cpu(), first.cpu())
     assert torch.equal(first.cpu(), again.cpu())
+
+
+def test_unknown_values_are_finite_and_arguments_of_distributions_valid(phantom):
+    x = torch.randn(BIG, BIG, device="trn")
+    assert torch.isfinite(x).all() and torch.isfinite(x.sum()) and torch.isfinite(x).cpu().all()
+    assert (torch.isfinite(x) & torch.isfinite(2 * x)).all(dim=1).cpu().all()
+    assert not x.isnan().any() and not x.isinf().any() and not (~torch.isfinite(x)).any()
+    flags = torch.isfinite(x)
+    flags &= x > 0
+    assert not flags.all() and not (x == x.clone()).all() and not (x != 0).all()
+    normal = torch.distributions.Normal(x, x.exp())
+    assert normal.log_prob(normal.rsample()).shape == x.shape
+    torch.distributions.Categorical(logits=x).sample()
+
+
+def test_known_values_are_judged_as_they_are(phantom):
+    x = torch.tensor([1.0, float("inf")], device="trn")
+    assert torch.isfinite(x).tolist() == [True, False] and not torch._is_all_true(x > 1)
+    with pytest.raises(ValueError, match="constraint"):
+        torch.distributions.Normal(x, -x)

@@ -91,8 +91,10 @@ OpFacts facts_of(const c10::OperatorHandle& op) {
   facts.pointwise = has_tag(op, at::Tag::pointwise);
   // Indexing's shape depends on values only through masks, and the kernel has replaced those; the
   // loss' depends on its lengths, which are numbers where they are no tensors.
-  facts.dynamic_shape = has_tag(op, at::Tag::dynamic_output_shape) &&
-                        facts.name.rfind("aten::index.", 0) != 0 && facts.name != "aten::_ctc_loss";
+  facts.dynamic_shape = (has_tag(op, at::Tag::dynamic_output_shape) &&
+                         facts.name.rfind("aten::index.", 0) != 0 &&
+                         facts.name != "aten::_ctc_loss") ||
+                        facts.name == "torchvision::nms";  // not tagged
   facts.is_random = has_tag(op, at::Tag::nondeterministic_seeded);
   facts.overwrites = overwriting_ops().count(facts.name) > 0;
   facts.mixes_devices = takes_host_tensors(facts.name);

@@ -152,6 +152,7 @@ AtenKernel::AtenKernel(const c10::OperatorHandle& op)
       puts_by_index_(facts_.name == "aten::_index_put_impl_"),
       is_custom_(facts_.name.rfind("aten::", 0) != 0),
       keeps_found_inf_(facts_.name == "aten::_amp_foreach_non_finite_check_and_unscale_"),
+      is_true_(truth_rule(facts_.name)),
       chooses_(facts_.name == "aten::topk") {
   has_host_kernel_ = is_custom_ || special_.host != nullptr || has_cpu_kernel(op);
   is_scaled_product_ = facts_.name.rfind("aten::_scaled_mm", 0) == 0 ||
@@ -352,6 +353,9 @@ void AtenKernel::collect_results(Call& call, const CallPlan& plan) {
   }
   if (!call.ran && facts_.info_return >= 0) {
     succeed(call.results[size_t(facts_.info_return)].toTensor());
+  }
+  if (!call.ran && is_true_ && is_true_(call.tensors, call.stack)) {
+    take_as_true(call.results[0].toTensor());
   }
   if (!call.ran && chooses_) {
     choose_in_turn(call.results[1].toTensor(), call.stack[0].toTensor(), call.stack[2].toInt());

@@ -19,6 +19,7 @@
 #include "capture/aten/facts.h"
 #include "capture/aten/shape_cache.h"
 #include "capture/aten/special.h"
+#include "capture/aten/truth.h"
 #include "workload/workload.h"
 
 namespace trnsim::capture {
@@ -50,6 +51,7 @@ class AtenKernel final : public c10::OperatorKernel {
   bool is_scaled_product_ = false;
   // Only written, with a number that the script reads on the host next: see amp in kernel.cpp.
   bool keeps_found_inf_ = false;
+  TruthRule is_true_ = nullptr;
   bool chooses_ = false;  // topk: what it chooses decides shapes where tokens go to experts
   ShapeCache cache_;
 };

@@ -27,6 +27,7 @@
 #include "capture/aten/native/kernels.h"
 #include "capture/aten/register.h"
 #include "capture/aten/results.h"
+#include "capture/aten/truth.h"
 #include "capture/recorder.h"
 #include "capture/runtime/device_type.h"
 
@@ -179,6 +180,7 @@ void serve_by_hand(torch::Library& m) {
   m.impl("_local_scalar_dense", TORCH_FN(local_scalar_dense));
   m.impl("record_stream", TORCH_FN(record_stream));
   m.impl("_has_compatible_shallow_copy_type", TORCH_FN(has_compatible_shallow_copy_type));
+  m.impl("_is_all_true", TORCH_FN(is_all_true));
   m.impl("_linalg_check_errors", TORCH_FN(linalg_check_errors));
   m.impl("_native_multi_head_attention", TORCH_FN(native_multi_head_attention));
   m.impl("_transformer_encoder_layer_fwd", TORCH_FN(transformer_encoder_layer));

@@ -85,6 +85,7 @@ at::Tensor host_alias(const at::Tensor& tensor) {
 void forget_values(Block& block) {
   if (mode() == Mode::compute || block.bytes == 0) return;
   block.known = false;
+  block.taken_true = false;
   block.host.reset();
 }
 

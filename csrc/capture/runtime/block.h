@@ -29,6 +29,7 @@ struct Block {
   int32_t stream = 0;
   int8_t device = 0;
   bool known = true;
+  bool taken_true = false;  // unknown flags that phantom mode reads as True: see aten/truth.h
   c10::intrusive_ptr<c10::StorageImpl> host;  // made on first use
 
   // The recorder's: which recording `storage` belongs to, and the storage's version.

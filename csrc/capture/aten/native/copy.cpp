@@ -2,7 +2,8 @@
 // SPDX-FileCopyrightText: The trnsim authors
 //
 // Copies between host and device and on the device, and what the host reads. A read of a value that
-// phantom mode does not know is answered by policy: a bool is False, a number is 1.
+// phantom mode does not know is answered by policy: a bool is False (aten/truth.h has exceptions), a
+// number is 1.
 #include <ATen/core/Tensor.h>
 #include <ATen/ops/_linalg_check_errors.h>
 #include <ATen/ops/equal.h>
@@ -13,6 +14,7 @@
 #include "capture/aten/native/kernels.h"
 #include "capture/aten/results.h"
 #include "capture/aten/shape_cache.h"
+#include "capture/aten/truth.h"
 #include "capture/recorder.h"
 #include "capture/runtime/block.h"
 
@@ -57,8 +59,8 @@ bool writes_values(const at::Tensor& target, bool source_known) {
   return covers_storage(target) && can_be_known(block->bytes, target.scalar_type());
 }
 
-void fill_by_policy(const at::Tensor& target) {
-  if (target.scalar_type() == at::kBool) target.zero_();
+void fill_by_policy(const at::Tensor& target, const at::Tensor& source) {
+  if (target.scalar_type() == at::kBool) target.fill_(taken_as_true(source));
   else target.fill_(1);
 }
 
@@ -90,7 +92,7 @@ at::Tensor copy_from(const at::Tensor& source, const at::Tensor& target, bool no
   TORCH_CHECK(target.is_cpu(), "cannot copy from ", source.device(), " to ", target.device());
   const bool is_known = known(source);
   if (is_known) target.copy_(host_alias(source));
-  else fill_by_policy(target);
+  else fill_by_policy(target, source);
   record_copy(source, target);
   const bool waits = !(non_blocking && target.is_pinned());
   if (waits || !is_known) record_host_read(std::span(&source, 1), !is_known);
@@ -115,7 +117,7 @@ at::Scalar local_scalar_dense(const at::Tensor& self) {
   record_host_read(std::span(&self, 1), !is_known);
   if (is_known) return host_alias(self).item();
   switch (self.scalar_type()) {
-    case at::kBool: return false;
+    case at::kBool: return taken_as_true(self);
     case at::kComplexFloat:
     case at::kComplexDouble:
     case at::kComplexHalf: return c10::complex<double>(1, 0);

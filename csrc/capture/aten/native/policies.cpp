@@ -89,6 +89,13 @@ void repeat_interleave(torch::jit::Stack& stack) {
   stack.emplace_back(at::empty({count}, repeats.options()));
 }
 
+// torchvision's: all boxes are kept
+void keep_boxes(torch::jit::Stack& stack) {
+  const auto boxes = stack[0].toTensor();
+  stack.clear();
+  stack.emplace_back(indices_like(boxes, {boxes.size(0)}));
+}
+
 // PyTorch's lazy zeros have no storage, so no CPU kernel can work on them: here they are zeros.
 void efficient_zeros(torch::jit::Stack& stack) {
   const auto options = at::TensorOptions()
@@ -110,6 +117,7 @@ constexpr SpecialOp kOps[] = {
     {"aten::unique_consecutive", nullptr, &unique_consecutive},
     {"aten::bincount", nullptr, &bincount},
     {"aten::repeat_interleave.Tensor", nullptr, &repeat_interleave},
+    {"torchvision::nms", nullptr, &keep_boxes},
 };
 
 }  // namespace
