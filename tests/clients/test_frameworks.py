@@ -53,6 +53,8 @@ ACCELERATE = """
             optimizer.step()
             optimizer.zero_grad()
         print("loss", loss.item(), file=sys.stderr)
+    accelerator.save_state("state")
+    accelerator.load_state("state")
     print("device", accelerator.device.type, accelerator.num_processes, file=sys.stderr)
 """
 

@@ -9,6 +9,7 @@ import torch
 import torch.distributed as dist
 from jobs import calls_of, job, records_of
 from torch import nn
+from torch.distributed.optim import ZeroRedundancyOptimizer
 from torch.nn.parallel import DistributedDataParallel
 
 import trnsim
@@ -220,3 +221,19 @@ def test_synchronised_batch_norm_is_recorded_alike_in_both_modes():
         workloads.append(done.workload)
     assert workloads[0].hash == workloads[1].hash
     assert "aten::batch_norm_backward_reduce" in {r["op"] for r in records_of(workloads[0])}
+
+
+@pytest.mark.parametrize("rank", [0, 1])
+def test_a_zero_redundancy_optimizer_consolidates_the_part_of_this_rank(mode, rank):
+    with job(4, mode, rank=rank):
+        ddp = DistributedDataParallel(make().to("trn"))
+        optimizer = ZeroRedundancyOptimizer(ddp.parameters(), torch.optim.Adam, lr=0.1)
+        train(ddp)
+        optimizer.step()
+        optimizer.consolidate_state_dict(to=0)
+        if rank == 0:
+            own = [p for group in optimizer._partition_parameters()[0] for p in group["params"]]
+            states = [s for s in optimizer.state_dict()["state"].values() if s]
+            assert [s["exp_avg"].shape for s in states] == [p.shape for p in own] != []
+            assert all(not tensor.is_trn for s in states for tensor in s.values())
+        del ddp, optimizer

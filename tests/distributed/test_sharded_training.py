@@ -17,6 +17,7 @@ from torch import nn
 from torch.distributed.device_mesh import init_device_mesh
 from torch.distributed.fsdp import (
     CPUOffloadPolicy,
+    FullyShardedDataParallel,
     MixedPrecisionPolicy,
     fully_shard,
 )
@@ -481,3 +482,24 @@ def test_a_mesh_chooses_the_device_of_the_rank_where_nobody_has(tmp_path, argume
     document = json.loads(done.stdout)
     assert [role["which_ranks"] for role in document["roles"]] == ["0..1"]
     assert not [guess for guess in document["guesses"] if "several devices" in guess["value"]]
+
+
+@pytest.mark.parametrize("rank", [0, 3])
+def test_fsdp1_gathers_the_optimizers_state_of_every_parameter(mode, rank):
+    with job(4, mode, rank=rank):
+        model = FullyShardedDataParallel(
+            nn.Sequential(nn.Linear(8, 8), nn.Linear(8, 8)),
+            device_id=torch.device("trn"),
+            use_orig_params=True,
+        )
+        optimizer = torch.optim.Adam(model.parameters())
+        model(torch.ones(2, 8, device="trn")).sum().backward()
+        optimizer.step()
+        held = [p for p in model.parameters() if p.numel() > 0]
+        assert len(held) < 4  # or this would be no test
+        states = FullyShardedDataParallel.optim_state_dict(model, optimizer)["state"]
+        shapes = {name: state["exp_avg"].shape for name, state in states.items()}
+        assert shapes == {
+            f"{i}.{n}": s for i in "01" for n, s in (("weight", (8, 8)), ("bias", (8,)))
+        }
+        del model, optimizer, held, states

@@ -58,3 +58,15 @@ def bf16_is_there(original: Callable[[], bool]) -> Callable[[], bool]:
         return current_world() is not None or original()
 
     return is_torch_bf16_gpu_available
+
+
+def loaded_by_host(original: Callable[..., Any]) -> Callable[..., Any]:
+    """Replaces safetensors' ``load_file``, which knows a list of devices: through the host."""
+
+    @functools.wraps(original)
+    def load_file(filename: Any, device: Any = "cpu", **kwargs: Any) -> Any:
+        if str(device).partition(":")[0] != device_name():
+            return original(filename, device, **kwargs)
+        return {name: each.to(device) for name, each in original(filename, **kwargs).items()}
+
+    return load_file

@@ -213,6 +213,25 @@ AFTER_IMPORT = (
         "parts that all ranks have are left to ranks that do not run",
     ),
     Patch(
+        "torch.distributed.fsdp._optim_utils",
+        "_map_param_key_to_optim_keys",
+        sharded.keys_of_all_ranks,
+        "an optimizer's state is refused of which no rank that runs has every parameter",
+    ),
+    Patch(
+        "torch.distributed.optim.zero_redundancy_optimizer",
+        "ZeroRedundancyOptimizer.consolidate_state_dict",
+        sharded.consolidated_of_this_rank,
+        "it would unpickle bytes that nobody knows",
+    ),
+    Patch(
+        "safetensors.torch",
+        "load_file",
+        frameworks.loaded_by_host,
+        "the devices that it takes are a list of names",
+        "safetensors 0.8",
+    ),
+    Patch(
         "torch.nn.attention.flex_attention",
         "_validate_device",
         flex.validate_device,

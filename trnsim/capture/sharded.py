@@ -10,6 +10,8 @@ from __future__ import annotations
 import contextlib
 import dataclasses
 import functools
+import inspect
+import itertools
 import math
 import pickle
 import sys
@@ -18,6 +20,7 @@ from typing import Any, overload
 
 import torch
 from torch.utils._python_dispatch import is_traceable_wrapper_subclass
+from torch.utils._pytree import tree_map_only
 
 from trnsim import _torch
 from trnsim.capture import groups, process_group
@@ -247,3 +250,55 @@ def kept_by_this_rank(original: Callable[..., Any]) -> Callable[..., Any]:
         ]
 
     return dedup_save_plans
+
+
+def consolidated_of_this_rank(original: Callable[..., None]) -> Callable[..., None]:
+    """Replaces ``ZeroRedundancyOptimizer.consolidate_state_dict``: the states of other ranks, whose
+    bytes it would unpickle, are left out."""
+
+    @functools.wraps(original)
+    def consolidate_state_dict(optimizer: Any, to: int = 0) -> None:
+        if not groups.is_captured(optimizer.process_group):
+            return original(optimizer, to)
+        optimizer._check_overlap_initialized()
+        optimizer._sync_param_groups(optimizer.param_groups, optimizer.optim.param_groups)
+        parts = optimizer._partition_parameters() if optimizer.rank == to else []
+        optimizer._all_state_dicts = [
+            _on_host(optimizer.optim.state_dict()) if rank == to else _without_state(part)
+            for rank, part in enumerate(parts)
+        ]
+        return None
+
+    return consolidate_state_dict
+
+
+def _on_host(value: Any) -> Any:
+    return tree_map_only(torch.Tensor, lambda tensor: tensor.cpu(), value)
+
+
+def _without_state(part: list[dict[str, Any]]) -> dict[str, Any]:
+    """What an optimizer of these groups says that has not stepped."""
+    count = itertools.count()
+    numbered = [{**group, "params": [next(count) for _ in group["params"]]} for group in part]
+    return {"state": {}, "param_groups": numbered}
+
+
+def keys_of_all_ranks(original: Callable[..., Any]) -> Callable[..., Any]:
+    """Replaces FSDP1's ``_map_param_key_to_optim_keys``, which gathers from all ranks which
+    parameters they have a part of: together, they have all."""
+
+    @functools.wraps(original)
+    def _map_param_key_to_optim_keys(*args: Any, **kwargs: Any) -> Any:
+        keys, own = original(*args, **kwargs)
+        given = inspect.signature(original).bind(*args, **kwargs).arguments
+        if not (keys and given.get("merge_keys") and groups.is_captured(given["group"])):
+            return keys, own
+        make = type(keys[0])
+        trained = {
+            make(unflat_param_names=(name,), is_fsdp_managed=True)
+            for name, info in given["fqn_to_fsdp_param_info"].items()
+            if info.param_requires_grad[info.param_indices[name]]
+        }
+        return sorted(trained.union(keys)), own
+
+    return _map_param_key_to_optim_keys
