@@ -66,3 +66,18 @@ def test_a_stream_that_waited_is_as_late_as_what_it_waited_for() -> None:
     end = trn.Event(enable_timing=True)
     end.record()
     assert start.elapsed_time(done) == start.elapsed_time(end) > 0
+
+
+def test_a_stream_that_was_idle_is_as_late_as_the_host() -> None:
+    """An event there is not where the stream's last op ended, long before."""
+    clock.install(machine.load("h100"))
+    x = torch.empty(4096, 4096, device="trn")
+    side = trn.Stream()
+    with trn.stream(side):
+        alone_ms = elapsed_ms(1)
+    for _ in range(3):
+        for _ in range(200):
+            x @ x
+        trn.synchronize()
+        with trn.stream(side):
+            assert 0 < elapsed_ms(1) < 2 * alone_ms

@@ -3,7 +3,8 @@
 """Simulated time of events while a script is being captured.
 
 An event completes when the ops before it on its stream have, and the events that this stream waited
-for. Their ends come from the timeline of everything recorded so far, lowered for the machine as one
+for; on a stream that was idle, when the host has come to it, which has launched all ops before and
+waited where it waits. The ends come from the timeline of everything recorded so far, lowered for the machine as one
 step, with this rank alone: a collective waits for nobody and shares no link, and counts nothing.
 """
 
@@ -57,15 +58,20 @@ def event_times_ps(
 
     kinds = _core.workload_enum_names()["records.kind"]
     rows = workload.to_columns()["records"]
-    ends = _record_ends_ps(workload, machine, ranks_per_chip, len(rows["kind"]))
+    ends, launches = _record_ends_ps(workload, machine, ranks_per_chip, len(rows["kind"]))
+    host_ps = 0
     stream_ps: dict[int, int] = {}
     times: dict[int, int] = {}
-    columns = (rows[name].tolist() for name in ("kind", "stream", "payload"))
-    for index, (kind, stream, payload) in enumerate(zip(*columns, strict=True)):
+    columns = (rows[name].tolist() for name in ("kind", "stream", "payload", "uses_count"))
+    for index, (kind, stream, payload, uses) in enumerate(zip(*columns, strict=True)):
+        host_ps = max(host_ps, launches[index])
         if kinds[kind] == "event_record":
-            times[payload] = stream_ps.get(stream, 0)
+            times[payload] = max(stream_ps.get(stream, 0), host_ps)
         elif kinds[kind] == "event_wait":
             stream_ps[stream] = max(stream_ps.get(stream, 0), times.get(payload, 0))
+        elif kinds[kind] == "host_read":
+            waits_for = stream_ps.values() if uses == 0 else [stream_ps.get(stream, 0)]
+            host_ps = max([host_ps, *waits_for])
         elif ends[index]:
             stream_ps[stream] = max(stream_ps.get(stream, 0), ends[index])
     return times
@@ -73,8 +79,8 @@ def event_times_ps(
 
 def _record_ends_ps(
     workload: _core.Workload, machine: _core.Machine, ranks_per_chip: int, count: int
-) -> list[int]:
-    """The end of each record's op on this rank's engines; 0 for records without one."""
+) -> tuple[list[int], list[int]]:
+    """Of each record's op, the end on this rank's engines and that of its launch; 0 where none."""
     from trnsim import _core
 
     alone = _as_one_step(workload)
@@ -84,14 +90,19 @@ def _record_ends_ps(
     timeline = _core.simulate_step(
         system, _core.Engine.bulk, _core.Backend.cpp, False, True, True, None
     )
-    ends = [0] * count
+    ends, launches = [0] * count, [0] * count
     op_ends: dict[int, int] = {}
-    for op, end in zip(program.tasks["op"].tolist(), timeline.rank_ends_ps(0), strict=True):
+    op_launches: dict[int, int] = {}
+    tasks = (program.tasks["op"].tolist(), program.tasks["kind"], timeline.rank_ends_ps(0))
+    for op, kind, end in zip(*tasks, strict=True):
         op_ends[op] = max(op_ends.get(op, 0), int(end))
+        if kind == "launch":
+            op_launches[op] = max(op_launches.get(op, 0), int(end))
     for index, op in enumerate(program.ops):
         for record in op["records"]:
             ends[record] = max(ends[record], op_ends.get(index, 0))
-    return ends
+            launches[record] = max(launches[record], op_launches.get(index, 0))
+    return ends, launches
 
 
 def _as_one_step(workload: _core.Workload) -> _core.Workload:
