@@ -4,8 +4,9 @@
 
 An event completes when the ops before it on its stream have, and the events that this stream waited
 for; on a stream that was idle, when the host has come to it, which has launched all ops before and
-waited where it waits. The ends come from the timeline of everything recorded so far, lowered for the machine as one
-step, with this rank alone: a collective waits for nobody and shares no link, and counts nothing.
+waited where it waits. The ends come from the timeline of everything recorded so far, lowered for
+the machine as one step, with this rank alone: a collective waits for nobody and shares no link, and
+counts nothing.
 """
 
 from __future__ import annotations

@@ -2,8 +2,8 @@
 // SPDX-FileCopyrightText: The trnsim authors
 //
 // Copies between host and device and on the device, and what the host reads. A read of a value that
-// phantom mode does not know is answered by policy: a bool is False (aten/truth.h has exceptions), a
-// number is 1.
+// phantom mode does not know is answered by policy: a bool is False (aten/truth.h has exceptions),
+// a number is 1.
 #include <ATen/core/Tensor.h>
 #include <ATen/ops/_linalg_check_errors.h>
 #include <ATen/ops/equal.h>
