@@ -103,4 +103,9 @@ def fail(message: str, hint: str = "") -> int:
 
 def _where(error: Exception) -> str:
     context = getattr(error, "ctx", None)
-    return f" (see {context.command_path} --help)" if context else ""
+    if not context:
+        return ""
+    is_unknown = type(error).__name__ == "NoSuchOption"
+    if is_unknown and context.info_name in ("compare", "scale"):
+        return f" (the script's own follow after --; see {context.command_path} --help)"
+    return f" (see {context.command_path} --help)"

@@ -103,7 +103,8 @@ def compare(
     if machines is None:
         if equal != "chips" or chips is not None or is_module or asked != RunOptions():
             raise PlanError(
-                "run files are compared as they are: leave out options of a run, or give --machines"
+                "without --machines, run files are compared as they are: give --machines, or "
+                "leave out what a run is asked for"
             )
         document = output.claim_json(as_json)
         done = compare_all([what, *others])

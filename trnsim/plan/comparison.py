@@ -6,7 +6,7 @@ from __future__ import annotations
 
 import os
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field
 from fractions import Fraction
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -35,6 +35,8 @@ class ComparisonRow:
         ideal_chips, chips_off: the count that would be exactly equal to the first machine's, and by
             which share of it `chips` is more; None for run files.
         seconds: that the run took.
+        sources: of the price and the power of a chip, as (value and unit, confidence, source), by
+            "price" and "power"; without what is not known, and for run files empty.
     """
 
     label: str
@@ -46,6 +48,7 @@ class ComparisonRow:
     ideal_chips: float | None = None
     chips_off: float | None = None
     seconds: float | None = None
+    sources: Mapping[str, tuple[str, str, str]] = field(default_factory=dict)
 
     def figure(self, name: str) -> Any:
         """Of the document; None where that has none."""
@@ -169,6 +172,10 @@ class Comparison:
             "exposed_communication_s": row.exposed_communication_s,
             "usd_per_hour": row.usd_per_hour,
             "watts": row.watts,
+            "sources": {
+                what: dict(zip(("value", "confidence", "source"), found, strict=True))
+                for what, found in row.sources.items()
+            },
             "usd_per_million_tokens": row.usd_per_million("tokens"),
             "joules_per_token": row.joules_per("tokens"),
             "usd_per_million_samples": row.usd_per_million("samples"),
@@ -230,19 +237,22 @@ def compare(
         job = _Job(os.fspath(paths[0]), arguments, is_module, options, out)
         return job.compare(machines, chips, equal)
     if arguments or is_module or chips is not None:
-        raise PlanError("a script is compared on machines: give --machines")
+        raise PlanError("run files take no arguments, and a script needs --machines: give them")
+    if not paths:
+        raise PlanError("no run file: give two or more")
     return _compare_files([os.fspath(path) for path in paths])
 
 
 def _compare_files(paths: Sequence[str]) -> Comparison:
     import trnsim
     from trnsim.machine import stack_of
-    from trnsim.workload import load_run
+    from trnsim.workload import is_run_file, load_run
 
-    if len(paths) < 2:
+    if len(paths) == 1:
+        what = "a run file" if is_run_file(paths[0]) else "no run file"
         raise PlanError(
-            f"nothing to compare with {', '.join(paths) or 'nothing'}: give two run files or more, "
-            "or --machines"
+            f"'{paths[0]}' alone, which is {what}, has nothing to be compared with: give two run "
+            "files or more, or --machines"
         )
     runs = [load_run(path) for path in paths]  # all are read before one is projected
     rows = []
@@ -314,9 +324,18 @@ class _Job:
         return Outcome(projection.to_dict())
 
 
+_SOURCED = {"price.per_chip_hour": "price", "power.per_chip": "power"}
+
+
 def _row(target: Target, count: EqualCount, outcome: Outcome) -> ComparisonRow:
-    row = ComparisonRow(
-        target.label, target.machine.name, target.stack, count.chips, outcome.document,
-        outcome.reason, seconds=outcome.seconds,
+    machine = target.machine
+    known = {"price": machine.price_usd_per_chip_hour, "power": machine.power_per_chip_w}
+    sources = {
+        _SOURCED[figure.key]: (f"{figure.value} {figure.unit}", figure.confidence, figure.source)
+        for figure in machine.figures
+        if figure.key in _SOURCED and known[_SOURCED[figure.key]] is not None
+    }
+    return ComparisonRow(
+        target.label, machine.name, target.stack, count.chips, outcome.document, outcome.reason,
+        count.ideal, count.off, outcome.seconds, sources,
     )  # fmt: skip
-    return replace(row, ideal_chips=count.ideal, chips_off=count.off)

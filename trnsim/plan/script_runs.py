@@ -103,7 +103,11 @@ def targets_of(labels: Iterable[str], options: RunOptions) -> list[Target]:
         try:
             machine = machines.load(name, overrides, stack)
         except MachineError as error:
-            raise MachineError(f"{label}: {error}" if len(labels) > 1 else str(error)) from None
+            if len(labels) == 1:
+                raise
+            is_of_all = any(not of and f"--set {text}:" in str(error) for of, text in split)
+            how = f"; for one machine alone write {name}:KEY=VALUE" if is_of_all else ""
+            raise MachineError(f"{label}: {error}{how}") from None
         found.append(Target(label, name, stack, overrides, machine))
     return found
 

@@ -133,7 +133,25 @@ def comparison_lines(done: Comparison) -> list[str]:
             )
     if base is not None:
         lines += _work_lines(done, base)
-    return lines + _calibration_lines(done)
+    return [*lines, *_calibration_lines(done), *_source_lines(done)]
+
+
+def _source_lines(done: Comparison) -> list[str]:
+    """Prices and powers: where they are from, and what renting whole instances adds."""
+    lines = []
+    for row in done.rows:
+        dollars, whole = (
+            row.figure(f"cost_usd_per_step{which}") for which in ("", "_of_instances")
+        )
+        if whole is not None and whole > dollars:
+            rented = words.money(1e6 * whole)
+            lines.append(f"{row.label}: rented in whole instances {rented} a million steps")
+    for what in ("price", "power"):
+        for row in done.rows:
+            if what in row.sources:
+                value, confidence, source = row.sources[what]
+                lines.append(f"{what} of {row.label}: {value} a chip, {confidence}: {source}")
+    return lines
 
 
 def _count_lines(done: Comparison, row: ComparisonRow) -> list[str]:
