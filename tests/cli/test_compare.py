@@ -142,6 +142,10 @@ def test_other_work_is_said(folder):
         (["train.py", "--machines", "trn2", "--chips", "4", "--set", "h100:price.per_chip_hour=1"],
          "of no machine that is listed"),
         (["before.trnsim", "--machines", "trn2", "--", "-x"], "takes no arguments"),
+        (["before.trnsim", "--machines", "trn2", "--check-ranks", "0"], "--check-ranks is for a"),
+        (["before.trnsim", "--machines", "trn2", "--out", "kept"], "leave out --out"),
+        (["before.trnsim", "after.trnsim", "--out", "kept"], "compared as they are"),
+        (["train.py", "--machines", "trn2", "--chips", "0"], "use at least 1"),
     ],
 )  # fmt: skip
 def test_a_wrong_request_is_one_line(folder, arguments, words):
@@ -228,6 +232,17 @@ def test_a_run_file_keeps_its_ranks(folder):
     assert "the price of a chip of gb200-nvl72 is not known" in unknown["reason"]
     assert unknown["chips"] is None
     assert document["base"] == "trn2-ultra"
+
+
+def test_machines_that_were_never_calibrated_are_marked(folder):
+    done = trnsim.compare(folder / "pod.trnsim", machines=["trn2-ultra:neuron", "h100:nemo"])
+    assert [row.is_calibrated for row in done.rows] == [False, True]
+    low, high = done.rows[0].figure("step_time_interval_s")
+    assert low < done.rows[0].figure("step_time_s") < high
+    said = str(done)
+    assert "* trn2-ultra:neuron: never calibrated: no published step of the chip" in said
+    assert "power of h100:nemo: 700 W a chip, guessed: TDP alone" in said
+    assert "no stack" not in said
 
 
 def test_a_script_runs_anew_on_each_machine(folder, monkeypatch):

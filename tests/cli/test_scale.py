@@ -218,6 +218,15 @@ def test_a_total_that_is_not_kept_is_said(folder):
     assert "a step has 32 samples, not 16" in done.notes[0]
 
 
+def test_a_module_is_scaled_and_kept_too(folder):
+    for is_reused in (False, True):
+        (point,) = trnsim.scale("train", is_module=True, machine="h100:nemo", chips=[2],
+                                arguments=["8"], options=QUICK, out="curve").points  # fmt: skip
+        assert point.reason == "" and point.figure("machine") == "h100"
+        assert point.reused == is_reused
+    assert ran(folder) == ["2 8"]
+
+
 def test_a_script_that_is_not_distributed_has_no_curve(folder):
     (folder / "train.py").write_text(textwrap.dedent(ALONE))
     done = command("scale", "train.py", "--chips", "2,4")

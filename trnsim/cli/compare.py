@@ -101,7 +101,8 @@ def compare(
         samples_per_rank=samples_per_rank,
     )  # fmt: skip
     if machines is None:
-        if equal != "chips" or chips is not None or is_module or asked != RunOptions():
+        has_more = chips is not None or is_module or out is not None or asked != RunOptions()
+        if has_more or equal != "chips":
             raise PlanError(
                 "without --machines, run files are compared as they are: give --machines, or "
                 "leave out what a run is asked for"

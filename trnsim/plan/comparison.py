@@ -217,7 +217,7 @@ def compare(
         arguments, is_module: of the script.
         options: what is asked of every run; of a run file only tokens_per_rank, samples_per_rank,
             overrides, stack, step, collectives and ranks_per_chip hold.
-        out: a folder that keeps runs of the script, which then do not run again.
+        out: of a script, a folder that keeps its runs, which then do not run again.
 
     Raises:
         PlanError: a request that makes no sense, or a figure of the first machine that is not
@@ -230,13 +230,15 @@ def compare(
     options = options or RunOptions()
     machines, arguments = texts_of(PlanError, "machines", machines), [*arguments]
     check_asked(PlanError, chips=chips)
+    if chips == 0:
+        raise PlanError("a comparison on 0 chips has no step: use at least 1")
     paths = [what] if isinstance(what, (str, os.PathLike)) else [*what]
     if machines:
         if len(paths) != 1:
             raise PlanError("several runs on several machines: give one script or one run file")
         job = _Job(os.fspath(paths[0]), arguments, is_module, options, out)
         return job.compare(machines, chips, equal)
-    if arguments or is_module or chips is not None:
+    if arguments or is_module or chips is not None or out is not None:
         raise PlanError("run files take no arguments, and a script needs --machines: give them")
     if not paths:
         raise PlanError("no run file: give two or more")
@@ -284,8 +286,7 @@ class _Job:
         targets = targets_of(machines, self.options)
         run = None
         if not self.is_module and is_run_file(self.path):
-            if self.arguments:
-                raise PlanError(f"'{self.path}' is a run file, which takes no arguments: give none")
+            self._check_for_run_file()
             run = load_run(self.path)
             chips = chips or run.manifest["options"].get("chips") or run.workload.world_size
         else:
@@ -306,6 +307,18 @@ class _Job:
                 outcome = script.run(target, count.chips, self.arguments)
             rows.append(_row(target, count, outcome))
         return Comparison(tuple(rows), equal, chips)
+
+    def _check_for_run_file(self) -> None:
+        """Raises PlanError where something is asked for that only a script can do."""
+        if self.arguments:
+            raise PlanError(f"'{self.path}' is a run file, which takes no arguments: give none")
+        if self.out is not None:
+            raise PlanError("a run file is only projected, and nothing of it kept: leave out --out")
+        of_script = ("max_roles", "check_ranks", "cuda", "stop_after_step")
+        for name in of_script:
+            if getattr(self.options, name) != getattr(RunOptions(), name):
+                option = "--" + name.replace("_", "-")
+                raise PlanError(f"{option} is for a script, not for a run file: leave it out")
 
     def _project(self, run: RunFile, target: Target, chips: int) -> Outcome:
         import trnsim

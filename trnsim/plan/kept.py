@@ -18,6 +18,7 @@ from trnsim.errors import ReportError
 from trnsim.files import write_whole
 from trnsim.plan import inputs
 
+_VARIABLES = ("PYTHONPATH", "TRNSIM_DEVICE_NAME")
 _PACKAGE = Path(__file__).resolve().parents[1]
 
 
@@ -64,11 +65,11 @@ def write_document(path: Path, document: Mapping[str, Any]) -> None:
 
 
 def key_of(**asked: Any) -> str:
-    """A hash of what was asked (JSON values), the working folder, the device's name, and the
-    versions of Python and of every installed package: of trnsim itself, the bytes of its files."""
+    """A hash of what was asked (JSON values), the working folder, PYTHONPATH, the device's name,
+    and the versions of Python and of every installed package: of trnsim itself, the bytes of its files."""
     facts = {
         "folder": os.getcwd(),
-        "device_name": os.environ.get("TRNSIM_DEVICE_NAME"),
+        "environment": {name: os.environ.get(name) for name in _VARIABLES},
         "python": sys.version,
         "packages": _packages(),
         "trnsim": _own_digest(),
