@@ -90,6 +90,29 @@ def test_two_runs_are_compared(runs):
     assert "equal" in run(runs, "diff", run_file, run_file)
 
 
+def test_two_runs_stand_beside_each_other(runs):
+    run_file = "out/train_gpt_ddp.trnsim"
+    assert "step time" in run(runs, "compare", run_file, run_file, "--fail-over", "2%")
+
+
+def test_a_script_is_compared_on_machines_of_equal_dollars(tmp_path):
+    script = ROOT / "examples" / "train_gpt_ddp.py"
+    document = json.loads(
+        run(tmp_path, "compare", "--json", script, "--machines", "trn2-ultra,h100:nemo", "--chips",
+            3, "--equal", "dollars", "--check-ranks", 0, "--", *SMALL_GPT)
+    )  # fmt: skip
+    assert [row["chips"] for row in document["rows"]] == [3, 1]  # 3 x 2.235 / 6.88 = 0.97
+    assert all(row["step_time_s"] > 0 for row in document["rows"])
+
+
+def test_a_script_is_scaled(tmp_path):
+    script = ROOT / "examples" / "train_gpt_ddp.py"
+    ask = ["scale", script, "--machine", "rainier", "--chips", "2..4", "--check-ranks", 0, "--out",
+           "curve", "--strong", 8, "--", *SMALL_GPT, "--batch", "{share}"]  # fmt: skip
+    assert "what stops the scaling" in run(tmp_path, *ask)
+    assert run(tmp_path, *ask).count("(kept)") == 2
+
+
 def test_a_collective_is_simulated_alone(tmp_path):
     printed = run(tmp_path, "collective", "all_reduce", "--machine", "trn2-ultra", "--ranks", 64,
                   "-b", "1M", "-e", "1G", "-f", 4)  # fmt: skip

@@ -8,6 +8,8 @@
 
 `trnsim.project(workload, machine)` projects a recorded Workload again, `trnsim.load(path)` reads
 one from a run file, `trnsim.collective("all_reduce", "trn2", ranks=16)` simulates one collective,
+`trnsim.compare("train.py", machines=["trn2", "h100"], chips=8)` and
+`trnsim.scale("train.py", chips="1..16")` run a script on several machines or at several sizes,
 `trnsim.cost("mylib::op")` registers what an op of your own costs.
 `import trnsim` alone imports nothing heavy: each name is resolved when used.
 """
@@ -27,12 +29,15 @@ _LAZY = {
     "Workload": ("trnsim.workload", "Workload"),
     "collective": ("trnsim.project.collective", "collective"),
     "capture": ("trnsim.capture", None),
+    "compare": ("trnsim.plan", "compare"),
     "cost": ("trnsim.lower.custom", "cost"),
     "errors": ("trnsim.errors", None),
     "load": ("trnsim.workload", "load"),
     "machine": ("trnsim.machine", None),
     "project": ("trnsim.project", None),
+    "plan": ("trnsim.plan", None),
     "report": ("trnsim.report", None),
+    "scale": ("trnsim.plan", "scale"),
     "simulate": ("trnsim.simulate", None),
     "workload": ("trnsim.workload", None),
 }

@@ -41,3 +41,7 @@ class ValidationError(TrnSimError):
 
 class RecipeError(TrnSimError):
     """A model, a layout or a row of measurements that no reference program can be made of."""
+
+
+class PlanError(TrnSimError):
+    """A comparison or a scaling curve cannot be made of what was asked for."""

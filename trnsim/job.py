@@ -4,11 +4,13 @@
 
 from __future__ import annotations
 
+import importlib.util
 import operator
 import os
 import sys
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
+from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from trnsim.errors import CaptureError, LowerError, MachineError, TrnSimError, WorkloadError
@@ -109,6 +111,25 @@ def check_asked(error: type[TrnSimError] = WorkloadError, **counts: int | None) 
         most = 2**62 if name in ("tokens_per_step", "samples_per_step") else LARGEST_COUNT
         if count > most:
             raise error(f"{name} {count} is too large: use at most {most}")
+
+
+def check_script(script: str, is_module: bool) -> None:
+    """Raises CaptureError where there is no such Python file, or module."""
+    if not is_module:
+        if not Path(script).is_file():
+            raise CaptureError(
+                f"no script '{script}': give the path of a Python file, or -m MODULE"
+            )
+        return
+    sys.path.insert(0, "")  # where python -m looks first
+    try:
+        found = importlib.util.find_spec(script.partition(".")[0])
+    except ValueError:
+        found = None
+    finally:
+        sys.path.remove("")
+    if found is None:
+        raise CaptureError(f"no module '{script}': give its name as python -m takes it")
 
 
 def is_step_mode(collectives: str | None) -> bool:

@@ -3,6 +3,10 @@
 #include <pybind11/operators.h>
 #include <pybind11/stl.h>
 
+#include <map>
+#include <optional>
+#include <string>
+
 #include "base/hash.h"
 #include "bind/bind.h"
 #include "machine/topology.h"
@@ -17,6 +21,12 @@ using machine::Link;
 using machine::Machine;
 using machine::Placement;
 using machine::Topology;
+
+// Data files write 0 for what is not known.
+std::optional<double> known(const Rational& figure) {
+  if (figure.is_zero()) return std::nullopt;
+  return figure.to_double();
+}
 
 void bind_types(py::module_& module) {
   py::class_<Figure>(module, "Figure")
@@ -49,6 +59,18 @@ void bind_types(py::module_& module) {
                              [](const Machine& m) { return m.chip.ranks_per_chip_allowed; })
       .def_property_readonly("hash", [](const Machine& m) { return hex16(m.hash); })
       .def_property_readonly("legal_chip_counts", &machine::legal_chip_counts)
+      .def_property_readonly("price_usd_per_chip_hour",
+                             [](const Machine& m) { return known(m.price_per_chip_hour_usd); })
+      .def_property_readonly("power_per_chip_w",
+                             [](const Machine& m) { return known(m.power_per_chip_W); })
+      .def_property_readonly("published_flops",
+                             [](const Machine& m) {
+                               std::map<std::string, double> peaks;
+                               for (const auto& [dtype, flops] : m.chip.peaks.published_flops) {
+                                 peaks[dtype] = flops.to_double();
+                               }
+                               return peaks;
+                             })
       .def("rank_memory_bytes", &machine::rank_memory_bytes, py::arg("ranks_per_chip") = 0)
       .def("with_override", &machine::with_override, py::arg("assignment"))
       .def(

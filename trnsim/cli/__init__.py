@@ -2,7 +2,8 @@
 # SPDX-FileCopyrightText: The trnsim authors
 """The command line: one file a verb. Nothing heavy is imported before a verb needs it.
 
-Exit codes: 0 ok, 1 a wrong result (`diff` found a difference, `doctor` a problem), 2 a wrong
+Exit codes: 0 ok, 1 a wrong result (`diff` found a difference, `doctor` a problem,
+`compare` a slower run), 2 a wrong
 request, in one line that begins `trnsim: `; `run` exits with the script's own code.
 """
 
@@ -15,7 +16,18 @@ from typing import NoReturn
 
 import typer
 
-from trnsim.cli import calibrate, collective, diff, doctor, info, project, run, validate
+from trnsim.cli import (
+    calibrate,
+    collective,
+    compare,
+    diff,
+    doctor,
+    info,
+    project,
+    run,
+    scale,
+    validate,
+)
 from trnsim.errors import TrnSimError
 from trnsim.leave import leave
 
@@ -29,6 +41,8 @@ app = typer.Typer(
 )
 run.add_to(app)
 project.add_to(app)
+compare.add_to(app)
+scale.add_to(app)
 collective.add_to(app)
 info.add_to(app)
 diff.add_to(app)
@@ -89,4 +103,9 @@ def fail(message: str, hint: str = "") -> int:
 
 def _where(error: Exception) -> str:
     context = getattr(error, "ctx", None)
-    return f" (see {context.command_path} --help)" if context else ""
+    if not context:
+        return ""
+    is_unknown = type(error).__name__ == "NoSuchOption"
+    if is_unknown and context.info_name in ("compare", "scale"):
+        return f" (the script's own follow after --; see {context.command_path} --help)"
+    return f" (see {context.command_path} --help)"

@@ -140,3 +140,29 @@ Out = Annotated[
     ),
 ]
 Json = Annotated[bool, typer.Option("--json", help="One JSON document on stdout, nothing else.")]
+StopAfterStep = Annotated[
+    bool, typer.Option("--stop-after-step", help="End the script after the measured step.")
+]
+OverridesOfMachines = Annotated[
+    list[str] | None,
+    typer.Option(
+        "--set",
+        metavar="[M:]KEY=VALUE",
+        help="Change a figure of every machine, or of the one that is named, as of trnsim run; "
+        "repeatable.",
+    ),
+]
+TokensPerRank = Annotated[
+    int | None,
+    typer.Option(metavar="N", min=1, help="Tokens of a rank in a step, where we cannot tell."),
+]
+SamplesPerRank = Annotated[
+    int | None,
+    typer.Option(metavar="N", min=1, help="Samples of a rank in a step, where we cannot tell."),
+]
+KeepOut = Annotated[
+    Path | None,
+    typer.Option(
+        metavar="DIR", help="Keep every run of the script here; what is kept does not run again."
+    ),
+]

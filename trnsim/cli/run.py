@@ -4,7 +4,6 @@
 
 from __future__ import annotations
 
-import importlib.util
 import os
 import sys
 from collections.abc import Iterator
@@ -45,9 +44,7 @@ def run(
     ranks_per_chip: options.RanksPerChip = None,
     mode: options.RunMode = options.Mode.phantom,
     step: options.Step = None,
-    stop_after_step: Annotated[
-        bool, typer.Option("--stop-after-step", help="End the script after the measured step.")
-    ] = False,
+    stop_after_step: options.StopAfterStep = False,
     top: options.Top = 10,
     overrides: options.Overrides = None,
     stack: options.Stack = None,
@@ -71,9 +68,9 @@ def run(
     has messages with, and as a few others to see whether they do the same.
     """
     from trnsim.capture.children import Children, Request
-    from trnsim.job import is_step_mode, make_job
+    from trnsim.job import check_script, is_step_mode, make_job
 
-    _check_script(script, is_module)
+    check_script(script, is_module)
     output.check_out(out)
     is_step_mode(collectives)
     options.let_threads_sleep(mode)
@@ -107,24 +104,6 @@ def _write(projection: Any, out: Path, request: Request) -> None:
     name = request.script.rpartition(".")[2] if request.is_module else Path(request.script).stem
     command = [*(["-m"] if request.is_module else []), request.script, *request.arguments]
     projection.write(out, name, command)
-
-
-def _check_script(script: str, is_module: bool) -> None:
-    if not is_module:
-        if not Path(script).is_file():
-            raise CaptureError(
-                f"no script '{script}': give the path of a Python file, or -m MODULE"
-            )
-        return
-    sys.path.insert(0, "")  # where python -m looks first
-    try:
-        found = importlib.util.find_spec(script.partition(".")[0])
-    except ValueError:
-        found = None
-    finally:
-        sys.path.remove("")
-    if found is None:
-        raise CaptureError(f"no module '{script}': give its name as python -m takes it")
 
 
 def _capture(job: Job, request: Request, choice: DeviceChoice) -> Any:

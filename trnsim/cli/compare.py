@@ -1,0 +1,147 @@
+# SPDX-License-Identifier: Apache-2.0
+# SPDX-FileCopyrightText: The trnsim authors
+"""`trnsim compare`: run files beside each other, or one job on several machines."""
+
+from __future__ import annotations
+
+import re
+from fractions import Fraction
+from typing import TYPE_CHECKING, Annotated
+
+import typer
+
+from trnsim.cli import options, output
+from trnsim.errors import PlanError
+
+if TYPE_CHECKING:
+    from trnsim.plan import Comparison
+
+
+def add_to(app: typer.Typer) -> None:
+    """Adds the verb."""
+    app.command(
+        name="compare",
+        epilog="Examples: trnsim compare before.trnsim after.trnsim --fail-over 2%; trnsim compare "
+        "train.py --machines trn2-ultra,h100:nemo --chips 64 --equal dollars -- --batch-size 8. "
+        "The script's own arguments follow after --.",
+    )(compare)
+
+
+def compare(
+    what: Annotated[
+        str, typer.Argument(metavar="RUN|SCRIPT", help="A run file, or with --machines a script.")
+    ],
+    others: Annotated[
+        list[str] | None,
+        typer.Argument(
+            metavar="[RUN]...|[-- ARGS]...",
+            help="Run files to compare with the first; the script's own arguments, after --.",
+        ),
+    ] = None,
+    machines: Annotated[
+        str | None,
+        typer.Option(
+            metavar="M,M,...",
+            help="Machines to run or project on, each a name or a .toml file, with its stack after "
+            "a colon where it has one (h100:nemo).",
+        ),
+    ] = None,
+    chips: Annotated[
+        int | None,
+        typer.Option(metavar="N", help="Chips of the first machine (of a run: its own)."),
+    ] = None,
+    equal: Annotated[
+        str,
+        typer.Option(
+            metavar="chips|dollars|watts|peak",
+            help="What the others have as much of: chips, dollars an hour, watts, or published "
+            "dense BF16 peak; to the nearest count that they can be cut to.",
+        ),
+    ] = "chips",
+    fail_over: Annotated[
+        str | None,
+        typer.Option(
+            metavar="X%",
+            help="Exit with 1 where a later run's step takes more than this longer than the "
+            "first's.",
+        ),
+    ] = None,
+    is_module: Annotated[bool, typer.Option("-m", help="SCRIPT is a module's name.")] = False,
+    ranks_per_chip: options.RanksPerChip = None,
+    step: options.Step = None,
+    stop_after_step: options.StopAfterStep = False,
+    overrides: options.OverridesOfMachines = None,
+    stack: options.Stack = None,
+    tokens_per_rank: options.TokensPerRank = None,
+    samples_per_rank: options.SamplesPerRank = None,
+    collectives: options.Collectives = None,
+    max_roles: options.MaxRoles = 64,
+    check_ranks: options.CheckRanks = 2,
+    cuda: options.Cuda = None,
+    out: options.KeepOut = None,
+    as_json: options.Json = False,
+) -> None:
+    """Compare run files, or run one job on several machines: time, memory, dollars, joules.
+
+    Run files: each on its own machine, against the first. With --machines: a script runs anew for
+    each machine, on as many ranks as the chips hold; a run file is projected on each. A machine
+    that cannot take the job is a row with the reason; exit 1 where none can.
+    """
+    options.let_threads_sleep()
+    from trnsim.plan import RunOptions
+    from trnsim.plan import compare as compare_all
+
+    limit = None if fail_over is None else parse_share(fail_over)
+    output.check_out(out)
+    others = others or []
+    asked = RunOptions(
+        ranks_per_chip=ranks_per_chip, step=step, overrides=tuple(overrides or ()), stack=stack,
+        collectives=collectives, max_roles=max_roles, check_ranks=check_ranks, cuda=cuda,
+        stop_after_step=stop_after_step, tokens_per_rank=tokens_per_rank,
+        samples_per_rank=samples_per_rank,
+    )  # fmt: skip
+    if machines is None:
+        has_more = chips is not None or is_module or out is not None or asked != RunOptions()
+        if has_more or equal != "chips":
+            raise PlanError(
+                "without --machines, run files are compared as they are: give --machines, or "
+                "leave out what a run is asked for"
+            )
+        document = output.claim_json(as_json)
+        done = compare_all([what, *others])
+    else:
+        if limit is not None:
+            raise PlanError("--fail-over is for run files: leave it out, or leave out --machines")
+        document = output.claim_json(as_json)
+        done = compare_all(
+            what, machines=machines.split(","), chips=chips, equal=equal, arguments=others,
+            is_module=is_module, options=asked, out=out,
+        )  # fmt: skip
+    over = [] if limit is None else done.slower(limit)
+    if document is not None:
+        labels = [row.label for row in over]
+        document.write({**done.to_dict(), "fail_over": fail_over, "over": labels})
+    else:
+        _print(done)
+        for row in over:
+            share = 100 * (done.change(row, "step_time_s") or 0.0)
+            typer.echo(f"SLOWER: {row.label}: +{share:.2f} %, more than {fail_over}")
+    if over or done.base is None:
+        raise typer.Exit(1)
+
+
+def _print(done: Comparison) -> None:
+    from trnsim.report.plan import comparison_lines, comparison_table
+
+    table = comparison_table(done)
+    output.print_table(table.header, table.rows, right=table.right, less=table.less)
+    for line in comparison_lines(done):
+        typer.echo(line)
+
+
+def parse_share(text: str) -> Fraction:
+    """1/50 of "2%"; raises PlanError for what is no share in percent."""
+    found = re.fullmatch(r"(\d+\.?\d*|\.\d+)\s*%", text.strip(), re.ASCII)
+    if found is None:
+        raise PlanError(f"--fail-over '{text}' is no share: write it in percent, as 2% or 0.5%")
+    return Fraction(found[1]) / 100

@@ -1,0 +1,358 @@
+# SPDX-License-Identifier: Apache-2.0
+# SPDX-FileCopyrightText: The trnsim authors
+"""A script at several sizes: how much of a chip is left when there are more of them, and why."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+from trnsim.errors import MachineError, PlanError
+from trnsim.job import (
+    LARGEST_COUNT,
+    check_asked,
+    check_script,
+    make_job,
+    texts_of,
+    whole_numbers_of,
+)
+from trnsim.plan.kept import Kept, write_document
+from trnsim.plan.progress import Teller
+from trnsim.plan.script_runs import Outcome, RunOptions, ScriptRuns, Target, targets_of
+from trnsim.plan.sizes import nearest_legal, parse_sizes
+
+SHARE = "{share}"
+SMALLEST_GROWTH = 0.005  # of the step: what grew by less stops nothing
+SAME_WORK = 1e-6
+
+
+@dataclass(frozen=True)
+class Point:
+    """One size.
+
+    Attributes:
+        chips: of the run; the asked count where the machine has none near it.
+        document: of `trnsim run --json`; None where there is none.
+        reason: why there is none.
+        seconds_to_simulate: that the run took, when it ran.
+        reused: kept from an earlier call.
+    """
+
+    chips: int
+    document: Mapping[str, Any] | None
+    reason: str = ""
+    seconds_to_simulate: float | None = None
+    reused: bool = False
+
+    def figure(self, name: str) -> Any:
+        """Of the document; None where that has none."""
+        return None if self.document is None else self.document.get(name)
+
+    def in_a_step(self, what: str) -> float | None:
+        """Of "tokens" or "samples", those of all ranks; None where the run does not know."""
+        rate, step_s = self.figure(f"{what}_per_s"), self.figure("step_time_s")
+        return None if rate is None or not step_s else rate * step_s
+
+
+@dataclass(frozen=True)
+class Stop:
+    """The part of the step whose share grew most between the first and the last point.
+
+    Attributes:
+        part: of the breakdown; None where no part but compute grew by half a percent of the step.
+        group: of exposed communication, the process group that grew most; else None.
+        first_share, last_share: of the part in the step.
+        limited_by: the bottleneck of the last point.
+    """
+
+    part: str | None
+    group: str | None
+    first_share: float | None
+    last_share: float | None
+    limited_by: str
+
+
+@dataclass(frozen=True)
+class Scaling:
+    """Points by ascending size.
+
+    Attributes:
+        machine, stack: of every point.
+        strong: samples of a step that all ranks share out; None for weak scaling, in which the
+            script itself says what each rank does.
+        rounded: asked sizes that the machine cannot be cut to, and the points that stand for them.
+    """
+
+    points: tuple[Point, ...]
+    machine: str
+    stack: str | None = None
+    strong: int | None = None
+    rounded: Mapping[int, int] = field(default_factory=dict)
+
+    @property
+    def ran(self) -> list[Point]:
+        """The points that have a run."""
+        return [point for point in self.points if point.document is not None]
+
+    @property
+    def basis(self) -> str:
+        """What efficiency compares: "tokens" or "samples" a second and chip, or "step time" where
+        some run knows neither."""
+        for what in ("tokens", "samples"):
+            if self.ran and all(point.in_a_step(what) is not None for point in self.ran):
+                return what
+        return "step time"
+
+    def efficiency(self, point: Point) -> float | None:
+        """Throughput of a chip, as a share of that at the first point.
+
+        By step time a rank's work is taken to be the same at every size (weak scaling), or that of
+        all ranks together (strong scaling).
+        """
+        if point.document is None or not point.figure("step_time_s"):
+            return None
+        first, basis = self.ran[0], self.basis
+        if basis != "step time":
+            rates = [each.figure(f"{basis}_per_s") / each.chips for each in (point, first)]
+            return rates[0] / rates[1]
+        ratio = first.figure("step_time_s") / point.figure("step_time_s")
+        return ratio if self.strong is None else ratio * first.chips / point.chips
+
+    @property
+    def stop(self) -> Stop | None:
+        """What stops the scaling; None with less than two points."""
+        if len(self.ran) < 2:
+            return None
+        first, last = self.ran[0], self.ran[-1]
+        before, after = _shares(first, "breakdown_s"), _shares(last, "breakdown_s")
+        growth = {part: after[part] - before[part] for part in after if part != "compute"}
+        part = max(growth, key=lambda name: growth[name])
+        limited_by = last.figure("bottleneck")
+        if growth[part] < SMALLEST_GROWTH:
+            return Stop(None, None, None, None, limited_by)
+        group = None
+        if part == "exposed_communication":
+            old, new = _shares(first, "exposed_by_group"), _shares(last, "exposed_by_group")
+            group = max(new, key=lambda name: new[name] - old.get(name, 0.0), default=None)
+        return Stop(part, group, before[part], after[part], limited_by)
+
+    @property
+    def notes(self) -> list[str]:
+        """What a reader has to know before using the efficiency."""
+        notes = []
+        if self.ran and self.basis == "step time":
+            work = "a rank's work" if self.strong is None else "the work of all ranks together"
+            notes.append(
+                "the runs do not know their tokens or samples: efficiency is by step time and "
+                f"takes {work} to be the same at every size (--tokens-per-rank says it)"
+            )
+        elif self.ran and self.strong is not None:
+            notes += self._other_totals(self.strong)
+        if self.rounded:
+            listed = ", ".join(f"{size} -> {count}" for size, count in self.rounded.items())
+            notes.append(f"rounded to what {self.machine} can be cut to: {listed}")
+        return notes
+
+    def _other_totals(self, total: int) -> list[str]:
+        """Where the steps do not hold the same work, or other work than was asked for."""
+        counted = "samples" if self.ran[0].in_a_step("samples") is not None else self.basis
+        sizes = [size for point in self.ran if (size := point.in_a_step(counted)) is not None]
+        low, high = min(sizes), max(sizes)
+        if high > low * (1 + SAME_WORK):
+            sizes_text = f"a step has {low:,.0f} to {high:,.0f} {counted}, by size"
+            return [f"{sizes_text}: the total is not the same everywhere: no strong scaling"]
+        if counted == "samples" and abs(low - total) > total * SAME_WORK:
+            how = "say how many ranks work on the same ones (--replica)"
+            return [f"a step has {low:,.0f} samples, not {total}: {how}"]
+        return []
+
+    def to_dict(self) -> dict[str, Any]:
+        """The document of `trnsim scale --json`. A point without a run has every key, null, and its
+        reason."""
+        stop = self.stop
+        return {
+            "machine": self.machine,
+            "stack": self.stack,
+            "scaling": "weak" if self.strong is None else "strong",
+            "total": self.strong,
+            "efficiency_basis": self.basis if self.ran else None,
+            "rounded": [{"asked": size, "chips": count} for size, count in self.rounded.items()],
+            "points": [self._point(point) for point in self.points],
+            "stop": None if stop is None else vars(stop),
+            "notes": self.notes,
+        }
+
+    def _point(self, point: Point) -> dict[str, Any]:
+        copied = (
+            "ranks", "step_time_s", "step_time_interval_s", "interval_basis", "breakdown_s",
+            "exposed_by_group", "bottleneck", "mfu", "memory_peak_bytes", "memory_capacity_bytes",
+            "fits", "tokens_per_s", "samples_per_s", "cost_usd_per_step", "energy_j_per_step",
+            "workload_hash", "timeline_hash", "guesses",
+        )  # fmt: skip
+        figures = {name: point.figure(name) for name in copied}
+        if point.document is None:
+            figures["guesses"] = [{"name": "point", "value": "no run", "effect": point.reason}]
+        return {
+            "chips": point.chips,
+            **figures,
+            "efficiency": self.efficiency(point),
+            "seconds_to_simulate": point.seconds_to_simulate,
+            "reused": point.reused,
+            "reason": point.reason or None,
+        }
+
+    def __str__(self) -> str:
+        from trnsim.report.plan import scaling_text
+
+        return scaling_text(self)
+
+
+def _shares(point: Point, figure: str) -> dict[str, float]:
+    step_s = point.figure("step_time_s") or 1.0
+    return {name: seconds / step_s for name, seconds in point.figure(figure).items()}
+
+
+def scale(
+    script: str | os.PathLike[str],
+    *,
+    machine: str = "trn2",
+    chips: str | Iterable[int] = "1..16",
+    points: int | None = None,
+    strong: int | None = None,
+    replica: int = 1,
+    arguments: Iterable[str] = (),
+    is_module: bool = False,
+    options: RunOptions | None = None,
+    out: str | os.PathLike[str] | None = None,
+) -> Scaling:
+    """Runs a script at several sizes, each anew in a process of its own (`trnsim run --json`).
+
+    Args:
+        script: the path of a Python file, or with is_module a module's name.
+        machine: a preset's name or a machine file's path, with a stack after a colon where it runs
+            under one ("h100:megatron").
+        chips: "64..400000" (64, doublings, and 400000), "64,256,1024", or the numbers; each is
+            rounded to the nearest count that the machine can be cut to.
+        points: of a range, how many sizes, each the same factor apart.
+        strong: samples of a step of all ranks together; "{share}" in the arguments becomes what
+            each rank does of them. None: weak scaling, the script as it is.
+        replica: ranks that work on the same samples (tensor, pipeline and context parallel degrees
+            multiplied): they share nothing out among them.
+        arguments: of the script.
+        options: what is asked of every run.
+        out: a folder that keeps every point, which then does not run again, and scaling.json.
+
+    Raises:
+        PlanError: sizes or a total that make no sense, or arguments that do not use the total.
+        MachineError: an unknown machine, stack or figure.
+        CaptureError: no such script.
+        ReportError: out cannot be written to.
+    """
+    options = options or RunOptions()
+    path, arguments = os.fspath(script), texts_of(PlanError, "arguments", arguments)
+    sizes = _sizes(chips, points)
+    _check_strong(strong, replica, arguments)
+    check_script(path, is_module)
+    (target,) = targets_of([machine], options)
+    cut = {size: _legal(target, size) for size in sizes}
+    teller = Teller(len(set(cut.values())))
+    kept = None if out is None else Kept(Path(out) / "points")
+    runs = ScriptRuns(path, is_module, options, kept, teller)
+    found: list[Point] = []
+    for count in sorted(set(cut.values())):
+        outcome = _checked(_run(runs, target, count, arguments, (strong, replica)), count)
+        found.append(Point(
+            count, outcome.document, outcome.reason, outcome.seconds, outcome.reused
+        ))  # fmt: skip
+    done = Scaling(
+        tuple(found),
+        target.machine.name,
+        target.stack,
+        strong,
+        {size: count for size, count in cut.items() if size != count},
+    )
+    if out is not None:
+        write_document(Path(out) / "scaling.json", done.to_dict())
+    return done
+
+
+def _sizes(chips: str | Iterable[int], points: int | None) -> list[int]:
+    if isinstance(chips, str):
+        return parse_sizes(chips, points)
+    if points is not None:
+        raise PlanError(f"points {points} needs a range: write chips='64..1024'")
+    sizes = sorted(set(whole_numbers_of(PlanError, "chips", chips, 1, LARGEST_COUNT)))
+    if not sizes:
+        raise PlanError("chips has no size: list at least one")
+    return sizes
+
+
+def _check_strong(strong: int | None, replica: int, arguments: list[str]) -> None:
+    check_asked(PlanError, replica=replica)
+    if replica < 1 or (replica > 1 and strong is None):
+        raise PlanError(
+            f"--replica {replica} says who shares out a total: give --strong, and 1 or more"
+        )
+    is_used = any(SHARE in word for word in arguments)
+    if strong is None:
+        if is_used:
+            raise PlanError(
+                f"'{SHARE}' in the script's arguments has no total to be a share of: give --strong"
+            )
+        return
+    check_asked(PlanError, strong=strong)
+    if strong < 1:
+        raise PlanError("--strong 0 shares out nothing: give the samples of a step of all ranks")
+    if not is_used:
+        raise PlanError(
+            f"--strong {strong} changes nothing: write {SHARE} in the script's arguments where a "
+            f"rank's share of the samples belongs, as -- --batch-size {SHARE}"
+        )
+
+
+def _legal(target: Target, size: int) -> int:
+    """The count to run; one that the machine cannot hold stays, and is refused in its turn."""
+    try:
+        return nearest_legal(target.machine, size)
+    except MachineError:
+        return size
+
+
+def _run(
+    runs: ScriptRuns,
+    target: Target,
+    chips: int,
+    arguments: list[str],
+    shared: tuple[int | None, int],
+) -> Outcome:
+    strong, replica = shared
+    if strong is None:
+        return runs.run(target, chips, arguments)
+    try:
+        job = make_job(target.machine, chips=chips, ranks_per_chip=runs.options.ranks_per_chip)
+    except MachineError as error:
+        runs.teller.skip()
+        return Outcome(None, str(error))
+    ranks = job.placement.ranks
+    if ranks % replica or strong % (ranks // replica):
+        runs.teller.skip()
+        of_how_many = f" in replicas of {replica}" if replica > 1 else ""
+        return Outcome(None, f"{strong} samples do not divide over {ranks} ranks{of_how_many}")
+    share = str(strong // (ranks // replica))
+    return runs.run(target, chips, [word.replace(SHARE, share) for word in arguments])
+
+
+def _checked(outcome: Outcome, chips: int) -> Outcome:
+    """A script that is not distributed has no size to scale."""
+    if outcome.document is None or outcome.document["chips_used"] == chips:
+        return outcome
+    used = outcome.document["chips_used"]
+    return Outcome(
+        None,
+        f"{used} of {chips} chips used: the script is not distributed at this size",
+        outcome.seconds,
+        outcome.reused,
+    )

@@ -1,0 +1,287 @@
+# SPDX-License-Identifier: Apache-2.0
+# SPDX-FileCopyrightText: The trnsim authors
+"""Comparisons and scaling curves as tables, and the lines that belong below them."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any
+
+from trnsim.report import words
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Mapping
+
+    from trnsim.plan import Comparison, ComparisonRow, Point, Scaling
+
+UNKNOWN = "-"
+NO_RUN = "no run"
+
+
+@dataclass(frozen=True)
+class Table:
+    """Cells as text. right: columns to align so; less: columns that a narrow terminal leaves out,
+    the first ones first."""
+
+    header: list[str]
+    rows: list[list[str]]
+    right: tuple[int, ...]
+    less: tuple[str, ...]
+
+    def __str__(self) -> str:
+        lines = [self.header, *self.rows]
+        widths = [max(len(line[i]) for line in lines) for i in range(len(self.header))]
+        return "\n".join(
+            "  ".join(
+                cell.rjust(width) if i in self.right else cell.ljust(width)
+                for i, (cell, width) in enumerate(zip(line, widths, strict=True))
+            ).rstrip()
+            for line in lines
+        )
+
+
+def _shown(write: Callable[[Any], str], value: Any) -> str:
+    return UNKNOWN if value is None else write(value)
+
+
+def _signed(share: float) -> str:
+    return f"{100 * share:+.1f} %"
+
+
+def _interval(document: Mapping[str, Any]) -> str:
+    return " to ".join(words.duration(end) for end in document["step_time_interval_s"])
+
+
+def _memory(document: Mapping[str, Any]) -> str:
+    peak, capacity = document["memory_peak_bytes"], document["memory_capacity_bytes"]
+    over = "" if document["fits"] else f" > {words.size(capacity)}"
+    return words.size(peak) + over
+
+
+def _exposed(document: Mapping[str, Any]) -> str:
+    if not document["step_time_s"]:
+        return UNKNOWN
+    return words.percent(document["breakdown_s"]["exposed_communication"] / document["step_time_s"])
+
+
+def _table(columns: dict[str, list[str]], left: tuple[str, ...], less: tuple[str, ...]) -> Table:
+    header = list(columns)
+    rows = [list(cells) for cells in zip(*columns.values(), strict=True)]
+    right = tuple(i for i, name in enumerate(header) if name not in left)
+    return Table(header, rows, right, tuple(name for name in less if name in columns))
+
+
+# --- comparisons ---------------------------------------------------------------------------------
+
+
+def comparison_table(done: Comparison) -> Table:
+    """A line a row. `vs first` is of tokens (or samples) a second between machines, and of the step
+    time between run files, or where no run knows tokens or samples."""
+    of_machines, unit = done.equal is not None, done.unit
+    one = "token" if unit == "tokens" else "sample"
+    name = "machine" if of_machines else "run"
+
+    def column(write: Callable[[Any], str]) -> list[str]:
+        return [UNKNOWN if row.document is None else write(row) for row in done.rows]
+
+    by_rate = of_machines and unit is not None
+    compared = f"{unit}_per_s" if by_rate else "step_time_s"
+    columns = {
+        name: [row.label + ("*" if row.is_calibrated is False else "") for row in done.rows],
+        "chips": [_shown("{:,}".format, row.chips) for row in done.rows],
+        "step time": [
+            NO_RUN if row.document is None else words.duration(row.document["step_time_s"])
+            for row in done.rows
+        ],
+        "interval": column(lambda row: _interval(row.document)),
+    }
+    if by_rate:
+        columns[f"{unit}/s"] = column(lambda row: _shown(words.count, row.figure(f"{unit}_per_s")))
+    columns["vs first"] = column(lambda row: _shown(_signed, done.change(row, compared)))
+    columns["MFU"] = column(lambda row: _shown(words.percent, row.figure("mfu")))
+    columns["exposed comm."] = column(lambda row: _exposed(row.document))
+    columns["peak memory"] = column(lambda row: _memory(row.document))
+    columns["$/M steps"] = column(
+        lambda row: _shown(lambda usd: words.money(1e6 * usd), row.figure("cost_usd_per_step"))
+    )
+    if unit is not None:
+        columns[f"$/M {unit}"] = column(lambda row: _shown(words.money, row.usd_per_million(unit)))
+        columns[f"J/{one}"] = column(lambda row: _shown(words.significant, row.joules_per(unit)))
+    columns["limited by"] = column(lambda row: row.document["bottleneck"])
+    less = ("$/M steps", f"J/{one}", "exposed comm.", "peak memory", "MFU", "limited by",
+            f"$/M {unit}", "interval")  # fmt: skip
+    return _table(columns, (name, "limited by"), less)
+
+
+def comparison_lines(done: Comparison) -> list[str]:
+    """What has to be said below the table."""
+    lines = []
+    base = done.base
+    if done.equal is not None and done.asked_chips is not None:
+        lines += [line for row in done.rows for line in _count_lines(done, row)]
+    lines += [f"{row.label}: {NO_RUN}: {row.reason}" for row in done.rows if row.document is None]
+    for row in done.rows:
+        document = row.document
+        if document is None:
+            continue
+        if not document["fits"]:
+            lines.append(f"{row.label}: DOES NOT FIT: {_memory(document)} a rank")
+        if document["chips_used"] < document["chips"]:
+            lines.append(
+                f"{row.label}: {document['chips_used']} of {document['chips']} chips used: the "
+                "script is not distributed"
+            )
+    if base is not None:
+        lines += _work_lines(done, base)
+    return [*lines, *_calibration_lines(done), *_source_lines(done)]
+
+
+def _source_lines(done: Comparison) -> list[str]:
+    """Prices and powers: where they are from, and what renting whole instances adds."""
+    lines = []
+    for row in done.rows:
+        dollars, whole = (
+            row.figure(f"cost_usd_per_step{which}") for which in ("", "_of_instances")
+        )
+        if whole is not None and whole > dollars:
+            rented = words.money(1e6 * whole)
+            lines.append(f"{row.label}: rented in whole instances {rented} a million steps")
+    for what in ("price", "power"):
+        for row in done.rows:
+            if what in row.sources:
+                value, confidence, source = row.sources[what]
+                lines.append(f"{what} of {row.label}: {value} a chip, {confidence}: {source}")
+    return lines
+
+
+def _count_lines(done: Comparison, row: ComparisonRow) -> list[str]:
+    """That a count was rounded, and how far off it is."""
+    if row.chips is None or row.chips_off is None or row.ideal_chips is None:
+        return []
+    if done.equal == "chips" or row is done.rows[0]:
+        if row.chips == done.asked_chips:
+            return []
+        wanted = f"{done.asked_chips:,} chips asked"
+    else:
+        what = {"dollars": "cost the same an hour", "watts": "draw the same watts"}
+        same = what.get(done.equal or "", "have the same dense BF16 peak")
+        wanted = f"{row.ideal_chips:,.1f} chips would {same}"
+    nearest = f"{row.chips:,} is the nearest count that it can be cut to"
+    return [f"{row.label}: {wanted}, {nearest} ({_signed(row.chips_off)})"]
+
+
+def _work_lines(done: Comparison, base: ComparisonRow) -> list[str]:
+    """Whether the steps can be compared with each other."""
+    ran = [row for row in done.rows if row.document is not None]
+    if done.equal is None:
+        other = [row for row in ran if row.figure("workload_hash") != base.figure("workload_hash")]
+        listed = ", ".join(row.label for row in other)
+        return [f"not the work of {base.label}: {listed} (trnsim diff says where)"] if other else []
+    if len({row.figure("ranks") for row in ran}) == 1:
+        return []
+    use = f"compare {done.unit}/s and dollars, not step times"
+    if done.unit is None:
+        use = "steps cannot be compared, and no run knows its tokens (--tokens-per-rank says it)"
+    return [f"the machines run on other numbers of ranks: {use}"]
+
+
+def _calibration_lines(done: Comparison) -> list[str]:
+    lines = []
+    bare = [row.label for row in done.rows if row.is_calibrated is False and row.stack is None]
+    unseen = [row.label for row in done.rows if row.is_calibrated is False and row.stack]
+    if unseen:
+        lines.append(
+            f"* {', '.join(unseen)}: never calibrated: no published step of the chip was compared, "
+            "the interval is wide"
+        )
+    if bare:
+        lines.append(
+            f"* {', '.join(bare)}: no stack: the interval holds no error on published steps "
+            "(--stack, or MACHINE:STACK)"
+        )
+    return lines
+
+
+def comparison_text(done: Comparison) -> str:
+    """The table and its lines, as a pipe gets them."""
+    return "\n".join([str(comparison_table(done)), *comparison_lines(done)])
+
+
+# --- scaling -------------------------------------------------------------------------------------
+
+
+def scaling_table(done: Scaling) -> Table:
+    """A line a point."""
+    basis = done.basis if done.ran else "step time"
+
+    def column(write: Callable[[Any], str]) -> list[str]:
+        return [
+            UNKNOWN if point.document is None else write(point.document) for point in done.points
+        ]
+
+    columns = {
+        "chips": [f"{point.chips:,}" for point in done.points],
+        "step time": [
+            NO_RUN if point.document is None else words.duration(point.document["step_time_s"])
+            for point in done.points
+        ],
+        "interval": column(_interval),
+        "efficiency": [_shown(words.percent, done.efficiency(point)) for point in done.points],
+        "exposed comm.": column(_exposed),
+        "MFU": column(lambda document: _shown(words.percent, document["mfu"])),
+        "peak memory": column(_memory),
+    }
+    if basis != "step time":
+        columns[f"{basis}/s"] = column(lambda document: words.count(document[f"{basis}_per_s"]))
+    columns["limited by"] = column(lambda document: document["bottleneck"])
+    columns["took"] = [_took(point) for point in done.points]
+    less = ("took", "peak memory", "MFU", "limited by", f"{basis}/s", "interval")
+    return _table(columns, ("limited by",), less)
+
+
+def _took(point: Point) -> str:
+    if point.seconds_to_simulate is None:
+        return UNKNOWN
+    return words.duration(point.seconds_to_simulate) + (" (kept)" if point.reused else "")
+
+
+def scaling_lines(done: Scaling) -> list[str]:
+    """What has to be said below the table."""
+    lines = []
+    if done.ran:
+        per = {"step time": "step time"}.get(done.basis, f"{done.basis} a second and chip")
+        kind = "weak scaling: the script as it is at each size"
+        if done.strong is not None:
+            kind = f"strong scaling: {done.strong} samples a step, shared out"
+        lines.append(f"{kind}; efficiency by {per}, of {done.ran[0].chips:,} chips")
+    stop = _stop_line(done)
+    lines += [stop] if stop else []
+    for point in done.points:
+        if point.document is None:
+            lines.append(f"{point.chips:,} chips: {NO_RUN}: {point.reason}")
+        elif not point.document["fits"]:
+            lines.append(f"{point.chips:,} chips: DOES NOT FIT: {_memory(point.document)} a rank")
+    return [*lines, *(f"note: {note}" for note in done.notes)]
+
+
+def _stop_line(done: Scaling) -> str:
+    stop = done.stop
+    if stop is None:
+        return ""
+    first, last = done.ran[0].chips, done.ran[-1].chips
+    if stop.part is None or stop.first_share is None or stop.last_share is None:
+        return (
+            f"what stops the scaling: nothing up to {last:,} chips: no part of the step but "
+            f"compute grew; limited by {stop.limited_by}"
+        )
+    part = stop.part.replace("_", " ") + (f" on {stop.group}" if stop.group else "")
+    return (
+        f"what stops the scaling: {part}: {words.percent(stop.first_share)} of the step on "
+        f"{first:,} chips, {words.percent(stop.last_share)} on {last:,}; limited there by "
+        f"{stop.limited_by}"
+    )
+
+
+def scaling_text(done: Scaling) -> str:
+    """The table and its lines, as a pipe gets them."""
+    return "\n".join([str(scaling_table(done)), *scaling_lines(done)])
