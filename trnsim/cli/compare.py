@@ -16,6 +16,44 @@ from trnsim.errors import PlanError
 if TYPE_CHECKING:
     from trnsim.plan import Comparison
 
+What = Annotated[
+    str, typer.Argument(metavar="RUN|SCRIPT", help="A run file, or with --machines a script.")
+]
+Others = Annotated[
+    list[str] | None,
+    typer.Argument(
+        metavar="[RUN]...|[-- ARGS]...",
+        help="Run files to compare with the first; the script's own arguments, after --.",
+    ),
+]
+Machines = Annotated[
+    str | None,
+    typer.Option(
+        metavar="M,M,...",
+        help="Machines to run or project on, each a name or a .toml file, with its stack after "
+        "a colon where it has one (h100:nemo).",
+    ),
+]
+Chips = Annotated[
+    int | None,
+    typer.Option(metavar="N", help="Chips of the first machine (of a run: its own)."),
+]
+Equal = Annotated[
+    str,
+    typer.Option(
+        metavar="chips|dollars|watts|peak",
+        help="What the others have as much of: chips, dollars an hour, watts, or published "
+        "dense BF16 peak; to the nearest count that they can be cut to.",
+    ),
+]
+FailOver = Annotated[
+    str | None,
+    typer.Option(
+        metavar="X%",
+        help="Exit with 1 where a later run's step takes more than this longer than the first's.",
+    ),
+]
+
 
 def add_to(app: typer.Typer) -> None:
     """Adds the verb."""
@@ -28,44 +66,12 @@ def add_to(app: typer.Typer) -> None:
 
 
 def compare(
-    what: Annotated[
-        str, typer.Argument(metavar="RUN|SCRIPT", help="A run file, or with --machines a script.")
-    ],
-    others: Annotated[
-        list[str] | None,
-        typer.Argument(
-            metavar="[RUN]...|[-- ARGS]...",
-            help="Run files to compare with the first; the script's own arguments, after --.",
-        ),
-    ] = None,
-    machines: Annotated[
-        str | None,
-        typer.Option(
-            metavar="M,M,...",
-            help="Machines to run or project on, each a name or a .toml file, with its stack after "
-            "a colon where it has one (h100:nemo).",
-        ),
-    ] = None,
-    chips: Annotated[
-        int | None,
-        typer.Option(metavar="N", help="Chips of the first machine (of a run: its own)."),
-    ] = None,
-    equal: Annotated[
-        str,
-        typer.Option(
-            metavar="chips|dollars|watts|peak",
-            help="What the others have as much of: chips, dollars an hour, watts, or published "
-            "dense BF16 peak; to the nearest count that they can be cut to.",
-        ),
-    ] = "chips",
-    fail_over: Annotated[
-        str | None,
-        typer.Option(
-            metavar="X%",
-            help="Exit with 1 where a later run's step takes more than this longer than the "
-            "first's.",
-        ),
-    ] = None,
+    what: What,
+    others: Others = None,
+    machines: Machines = None,
+    chips: Chips = None,
+    equal: Equal = "chips",
+    fail_over: FailOver = None,
     is_module: Annotated[bool, typer.Option("-m", help="SCRIPT is a module's name.")] = False,
     ranks_per_chip: options.RanksPerChip = None,
     step: options.Step = None,
