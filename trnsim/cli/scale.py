@@ -10,6 +10,43 @@ import typer
 
 from trnsim.cli import options, output
 
+Script = Annotated[str, typer.Argument(metavar="SCRIPT", help="The script, or with -m a module.")]
+Arguments = Annotated[
+    list[str] | None,
+    typer.Argument(metavar="[-- ARGS]...", help="The script's own arguments, after --."),
+]
+Sizes = Annotated[
+    str,
+    typer.Option(
+        metavar="FROM..TO|N,N,...",
+        help="Sizes: FROM, doublings, and TO; or a list; each rounded to what the machine can be "
+        "cut to.",
+    ),
+]
+Points = Annotated[
+    int | None,
+    typer.Option(metavar="K", help="Sizes of a range, each the same factor apart."),
+]
+Weak = Annotated[
+    bool, typer.Option("--weak", help="The script as it is at each size (the default).")
+]
+Strong = Annotated[
+    int | None,
+    typer.Option(
+        metavar="TOTAL",
+        help="Samples of a step of all ranks: {share} in the script's arguments becomes a rank's "
+        "share.",
+    ),
+]
+Replica = Annotated[
+    int,
+    typer.Option(
+        metavar="R",
+        help="With --strong: ranks that work on the same samples (tensor, pipeline and context "
+        "parallel degrees multiplied).",
+    ),
+]
+
 
 def add_to(app: typer.Typer) -> None:
     """Adds the verb."""
@@ -22,47 +59,15 @@ def add_to(app: typer.Typer) -> None:
 
 
 def scale(
-    script: Annotated[
-        str, typer.Argument(metavar="SCRIPT", help="The script, or with -m a module.")
-    ],
-    chips: Annotated[
-        str,
-        typer.Option(
-            metavar="FROM..TO|N,N,...",
-            help="Sizes: FROM, doublings, and TO; or a list; each rounded to what the machine can "
-            "be cut to.",
-        ),
-    ],
-    arguments: Annotated[
-        list[str] | None,
-        typer.Argument(metavar="[-- ARGS]...", help="The script's own arguments, after --."),
-    ] = None,
-    is_module: Annotated[bool, typer.Option("-m", help="SCRIPT is a module's name.")] = False,
+    script: Script,
+    chips: Sizes,
+    arguments: Arguments = None,
+    is_module: options.IsModule = False,
     machine: options.Machine = "trn2",
-    points: Annotated[
-        int | None,
-        typer.Option(metavar="K", help="Sizes of a range, each the same factor apart."),
-    ] = None,
-    weak: Annotated[
-        bool,
-        typer.Option("--weak", help="The script as it is at each size (the default)."),
-    ] = False,
-    strong: Annotated[
-        int | None,
-        typer.Option(
-            metavar="TOTAL",
-            help="Samples of a step of all ranks: {share} in the script's arguments becomes a "
-            "rank's share.",
-        ),
-    ] = None,
-    replica: Annotated[
-        int,
-        typer.Option(
-            metavar="R",
-            help="With --strong: ranks that work on the same samples (tensor, pipeline and context "
-            "parallel degrees multiplied).",
-        ),
-    ] = 1,
+    points: Points = None,
+    weak: Weak = False,
+    strong: Strong = None,
+    replica: Replica = 1,
     ranks_per_chip: options.RanksPerChip = None,
     step: options.Step = None,
     stop_after_step: options.StopAfterStep = False,

@@ -66,7 +66,8 @@ def write_document(path: Path, document: Mapping[str, Any]) -> None:
 
 def key_of(**asked: Any) -> str:
     """A hash of what was asked (JSON values), the working folder, PYTHONPATH, the device's name,
-    and the versions of Python and of every installed package: of trnsim itself, the bytes of its files."""
+    and the versions of Python and of every installed package: of trnsim itself, the bytes of its
+    files."""
     facts = {
         "folder": os.getcwd(),
         "environment": {name: os.environ.get(name) for name in _VARIABLES},
