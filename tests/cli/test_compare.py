@@ -289,6 +289,13 @@ def test_where_no_machine_can_nothing_is_right(folder):
     assert "trn2: no run: " in done.stdout and "trn2-ultra: no run: " in done.stdout
 
 
+def test_the_first_that_has_a_run_is_what_others_are_compared_with(folder):
+    done = trnsim.compare(folder / "pod.trnsim", machines=["trn2", "trn2-ultra", "h100"])
+    assert [done.change(row, "step_time_s") is None for row in done.rows] == [True, True, False]
+    assert done.base is done.rows[1]
+    assert "compared with trn2-ultra, the first that has a run" in str(done)
+
+
 def test_python_refuses_what_the_command_refuses(folder):
     with pytest.raises(PlanError, match="no run file"):
         trnsim.compare([])

@@ -27,8 +27,8 @@ SCRIPT = """
     if world in sys.argv[2:]:
         raise ValueError("no batch for this world")
     torch.distributed.init_process_group()
-    layers = [torch.nn.Linear(WIDTH, WIDTH) for _ in range(layers)]
-    parts = [torch.nn.Embedding(512, WIDTH), *layers]
+    parts = [torch.nn.Embedding(512, WIDTH)]
+    parts += [torch.nn.Linear(WIDTH, WIDTH) for _ in range(layers)]
     model = torch.nn.parallel.DistributedDataParallel(torch.nn.Sequential(*parts).to("trn"))
     optimizer = torch.optim.SGD(model.parameters(), lr=0.1)
     for _ in range(3):

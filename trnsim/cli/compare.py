@@ -6,7 +6,7 @@ from __future__ import annotations
 
 import re
 from fractions import Fraction
-from typing import TYPE_CHECKING, Annotated
+from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
@@ -14,7 +14,8 @@ from trnsim.cli import options, output
 from trnsim.errors import PlanError
 
 if TYPE_CHECKING:
-    from trnsim.plan import Comparison
+    from trnsim.plan import Comparison, ComparisonRow
+
 
 What = Annotated[
     str, typer.Argument(metavar="RUN|SCRIPT", help="A run file, or with --machines a script.")
@@ -34,7 +35,7 @@ Machines = Annotated[
         "a colon where it has one (h100:nemo).",
     ),
 ]
-Chips = Annotated[
+ChipsOfFirst = Annotated[
     int | None,
     typer.Option(metavar="N", help="Chips of the first machine (of a run: its own)."),
 ]
@@ -42,8 +43,8 @@ Equal = Annotated[
     str,
     typer.Option(
         metavar="chips|dollars|watts|peak",
-        help="What the others have as much of: chips, dollars an hour, watts, or published "
-        "dense BF16 peak; to the nearest count that they can be cut to.",
+        help="What the others have as much of: chips, dollars an hour, watts, or published dense "
+        "BF16 peak; to the nearest count that they can be cut to.",
     ),
 ]
 FailOver = Annotated[
@@ -69,10 +70,10 @@ def compare(
     what: What,
     others: Others = None,
     machines: Machines = None,
-    chips: Chips = None,
+    chips: ChipsOfFirst = None,
     equal: Equal = "chips",
     fail_over: FailOver = None,
-    is_module: Annotated[bool, typer.Option("-m", help="SCRIPT is a module's name.")] = False,
+    is_module: options.IsModule = False,
     ranks_per_chip: options.RanksPerChip = None,
     step: options.Step = None,
     stop_after_step: options.StopAfterStep = False,
@@ -98,51 +99,52 @@ def compare(
     from trnsim.plan import compare as compare_all
 
     limit = None if fail_over is None else parse_share(fail_over)
-    output.check_out(out)
-    others = others or []
     asked = RunOptions(
         ranks_per_chip=ranks_per_chip, step=step, overrides=tuple(overrides or ()), stack=stack,
         collectives=collectives, max_roles=max_roles, check_ranks=check_ranks, cuda=cuda,
         stop_after_step=stop_after_step, tokens_per_rank=tokens_per_rank,
         samples_per_rank=samples_per_rank,
     )  # fmt: skip
+    of_machines = {"chips": chips, "is_module": is_module, "out": out}
+    _check(machines, limit, [*of_machines.values(), equal != "chips", asked != RunOptions()])
+    output.check_out(out)
+    document = output.claim_json(as_json)
     if machines is None:
-        has_more = chips is not None or is_module or out is not None or asked != RunOptions()
-        if has_more or equal != "chips":
-            raise PlanError(
-                "without --machines, run files are compared as they are: give --machines, or "
-                "leave out what a run is asked for"
-            )
-        document = output.claim_json(as_json)
-        done = compare_all([what, *others])
+        done = compare_all([what, *(others or [])])
     else:
-        if limit is not None:
-            raise PlanError("--fail-over is for run files: leave it out, or leave out --machines")
-        document = output.claim_json(as_json)
-        done = compare_all(
-            what, machines=machines.split(","), chips=chips, equal=equal, arguments=others,
-            is_module=is_module, options=asked, out=out,
-        )  # fmt: skip
+        done = compare_all(what, machines=machines.split(","), equal=equal, arguments=others or [],
+                           options=asked, **of_machines)  # fmt: skip
     over = [] if limit is None else done.slower(limit)
     if document is not None:
         labels = [row.label for row in over]
         document.write({**done.to_dict(), "fail_over": fail_over, "over": labels})
     else:
-        _print(done)
-        for row in over:
-            share = 100 * (done.change(row, "step_time_s") or 0.0)
-            typer.echo(f"SLOWER: {row.label}: +{share:.2f} %, more than {fail_over}")
+        _print(done, over, fail_over)
     if over or done.base is None:
         raise typer.Exit(1)
 
 
-def _print(done: Comparison) -> None:
+def _check(machines: str | None, limit: Fraction | None, of_machines: list[Any]) -> None:
+    """Refuses what belongs to the other of the verb's two forms."""
+    if machines is not None and limit is not None:
+        raise PlanError("--fail-over is for run files: leave it out, or leave out --machines")
+    if machines is None and any(each not in (None, False) for each in of_machines):
+        raise PlanError(
+            "without --machines, run files are compared as they are: give --machines, or leave out "
+            "what a run is asked for"
+        )
+
+
+def _print(done: Comparison, over: list[ComparisonRow], fail_over: str | None) -> None:
     from trnsim.report.plan import comparison_lines, comparison_table
 
     table = comparison_table(done)
     output.print_table(table.header, table.rows, right=table.right, less=table.less)
     for line in comparison_lines(done):
         typer.echo(line)
+    for row in over:
+        share = 100 * (done.change(row, "step_time_s") or 0.0)
+        typer.echo(f"SLOWER: {row.label}: +{share:.2f} %, more than {fail_over}")
 
 
 def parse_share(text: str) -> Fraction:

@@ -140,6 +140,7 @@ Out = Annotated[
     ),
 ]
 Json = Annotated[bool, typer.Option("--json", help="One JSON document on stdout, nothing else.")]
+IsModule = Annotated[bool, typer.Option("-m", help="SCRIPT is a module's name.")]
 StopAfterStep = Annotated[
     bool, typer.Option("--stop-after-step", help="End the script after the measured step.")
 ]

@@ -37,7 +37,7 @@ def run(
     arguments: Annotated[
         list[str] | None, typer.Argument(metavar="[ARGS]...", help="The script's own arguments.")
     ] = None,
-    is_module: Annotated[bool, typer.Option("-m", help="SCRIPT is a module's name.")] = False,
+    is_module: options.IsModule = False,
     machine: options.Machine = "trn2",
     chips: options.Chips = None,
     ranks: options.Ranks = None,

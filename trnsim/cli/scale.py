@@ -11,32 +11,31 @@ import typer
 from trnsim.cli import options, output
 
 Script = Annotated[str, typer.Argument(metavar="SCRIPT", help="The script, or with -m a module.")]
-Chips = Annotated[
-    str,
-    typer.Option(
-        metavar="FROM..TO|N,N,...",
-        help="Sizes: FROM, doublings, and TO; or a list; each rounded to what the machine can "
-        "be cut to.",
-    ),
-]
 Arguments = Annotated[
     list[str] | None,
     typer.Argument(metavar="[-- ARGS]...", help="The script's own arguments, after --."),
+]
+Sizes = Annotated[
+    str,
+    typer.Option(
+        metavar="FROM..TO|N,N,...",
+        help="Sizes: FROM, doublings, and TO; or a list; each rounded to what the machine can be "
+        "cut to.",
+    ),
 ]
 Points = Annotated[
     int | None,
     typer.Option(metavar="K", help="Sizes of a range, each the same factor apart."),
 ]
 Weak = Annotated[
-    bool,
-    typer.Option("--weak", help="The script as it is at each size (the default)."),
+    bool, typer.Option("--weak", help="The script as it is at each size (the default).")
 ]
 Strong = Annotated[
     int | None,
     typer.Option(
         metavar="TOTAL",
-        help="Samples of a step of all ranks: {share} in the script's arguments becomes a "
-        "rank's share.",
+        help="Samples of a step of all ranks: {share} in the script's arguments becomes a rank's "
+        "share.",
     ),
 ]
 Replica = Annotated[
@@ -61,9 +60,9 @@ def add_to(app: typer.Typer) -> None:
 
 def scale(
     script: Script,
-    chips: Chips,
+    chips: Sizes,
     arguments: Arguments = None,
-    is_module: Annotated[bool, typer.Option("-m", help="SCRIPT is a module's name.")] = False,
+    is_module: options.IsModule = False,
     machine: options.Machine = "trn2",
     points: Points = None,
     weak: Weak = False,

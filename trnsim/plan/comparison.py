@@ -124,7 +124,7 @@ class Comparison:
         return None
 
     def change(self, row: ComparisonRow, figure: str) -> float | None:
-        """By which share a figure of the row is more than the base's; None where not known."""
+        """By which share a figure is more than the base's; None where one is not known."""
         base = self.base
         if base is None or row is base:
             return None

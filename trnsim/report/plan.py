@@ -131,6 +131,8 @@ def comparison_lines(done: Comparison) -> list[str]:
                 f"{row.label}: {document['chips_used']} of {document['chips']} chips used: the "
                 "script is not distributed"
             )
+    if base is not None and base is not done.rows[0]:
+        lines.append(f"compared with {base.label}, the first that has a run")
     if base is not None:
         lines += _work_lines(done, base)
     return [*lines, *_calibration_lines(done), *_source_lines(done)]
