@@ -1,7 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
 // SPDX-FileCopyrightText: The trnsim authors
 #include <algorithm>
+#include <numeric>
 #include <set>
+#include <tuple>
 
 #include "base/error.h"
 #include "workload/messages.h"
@@ -63,11 +65,60 @@ class Part {
     storage_.assign(whole_.storages.size(), -1);
     version_.assign(whole_.storages.size(), -1);
     call_.assign(whole_.calls.size(), -1);
+    find_alike();
     for (int64_t i = step_.begin; i < step_.end; ++i) add(whole_.records[size_t(i)]);
     return std::move(part_);
   }
 
  private:
+  // Tensors that one call fills are alike: a rank that puts its own in its place among what was
+  // gathered (`outs[rank] = mine`) leaves another one of them unread, and as many.
+  void find_alike() {
+    alike_.resize(whole_.storages.size());
+    std::iota(alike_.begin(), alike_.end(), 0);
+    for (int64_t i = step_.begin; i < step_.end; ++i) {
+      const Record& record = whole_.records[size_t(i)];
+      if (record.kind != RecordKind::call || record.signature < 0) continue;
+      const Signature& signature = whole_.signature_of(record);
+      int32_t first = -1;
+      for (int32_t slot = 0; slot < record.uses_count; ++slot) {
+        const TensorSlot& of = slot_at(signature, slot);
+        const bool is_filled = size_t(slot) >= signature.inputs.size() || of.mutated;
+        const int32_t storage = whole_.uses[size_t(record.uses_begin + slot)].storage;
+        if (!is_filled || of.index < 0 || storage < 0) continue;
+        if (of.index == 0) first = storage;
+        if (first < 0 || !is_same(whole_.storages[size_t(first)], storage)) continue;
+        alike_[size_t(storage)] = alike_[size_t(first)];
+      }
+    }
+  }
+  bool is_same(const Storage& a, int32_t storage) const {
+    const Storage& b = whole_.storages[size_t(storage)];
+    return a.bytes == b.bytes && a.kind == b.kind;
+  }
+  static const TensorSlot& slot_at(const Signature& signature, int32_t index) {
+    const size_t at = size_t(index), inputs = signature.inputs.size();
+    return at < inputs ? signature.inputs[at] : signature.outputs[at - inputs];
+  }
+
+  // The tensors of a list that are shaped alike, in one order for all ranks.
+  void sort_lists(const Record& record) {
+    if (record.signature < 0) return;
+    const std::vector<TensorSlot>& slots = part_.signatures[size_t(record.signature)].inputs;
+    const auto uses = part_.uses.begin() + record.uses_begin;
+    for (size_t i = 0, end; i < slots.size(); i = end) {
+      end = i + 1;
+      if (slots[i].index < 0) continue;
+      while (end < slots.size() && slots[end].argument == slots[i].argument &&
+             slots[end].meta == slots[i].meta) {
+        ++end;
+      }
+      std::sort(uses + int64_t(i), uses + int64_t(end), [](const TensorUse& a, const TensorUse& b) {
+        return std::tuple(a.storage, a.version) < std::tuple(b.storage, b.version);
+      });
+    }
+  }
+
   void add(Record record) {
     // FSDP cuts a flat parameter where the shards fall, so an optimizer sees other pieces on each
     // rank, of as many elements together.
@@ -77,6 +128,7 @@ class Part {
       part_.uses.push_back(moved(whole_.uses[size_t(record.uses_begin + i)]));
     }
     record.uses_begin = begin;
+    if (record.kind == RecordKind::op) sort_lists(record);
     const bool has_call = record.kind == RecordKind::call || record.kind == RecordKind::wait;
     if (has_call) record.payload = moved_call(record.payload);
     part_.records.push_back(record);
@@ -85,15 +137,15 @@ class Part {
   // Storages in the order of their use, and versions from the first that is used.
   TensorUse moved(const TensorUse& use) {
     if (use.storage < 0) return use;
-    const auto at = size_t(use.storage);
+    const auto own = size_t(use.storage), at = size_t(alike_[own]);
+    if (version_[own] < 0) version_[own] = use.version;
     if (storage_[at] < 0) {
       storage_[at] = int32_t(part_.storages.size());
-      version_[at] = use.version;
       const Storage& of = whole_.storages[at];
       const bool survives = of.died < 0 || of.died > step_.end;
       part_.storages.push_back({of.bytes, 0, survives ? -1 : 0, kind_in_step(of.kind)});
     }
-    return {storage_[at], use.version - version_[at]};
+    return {storage_[at], use.version - version_[own]};
   }
 
   int32_t moved_call(int32_t index) {
@@ -122,6 +174,7 @@ class Part {
   const Step& step_;
   Workload part_;
   std::vector<int32_t> storage_, version_, call_;  // what became of them
+  std::vector<int32_t> alike_;                     // the storage that stands for it
 };
 
 }  // namespace

@@ -232,3 +232,32 @@ def test_ranks_with_a_criterion_on_the_device_do_the_same(tmp_path):
     assert ran.returncode == 0, ran.stderr
     assert [role["ranks"] for role in json.loads(ran.stdout)["roles"]] == [4]
     assert "messages it exchanges" not in ran.stderr
+
+
+def test_ranks_that_put_their_own_among_what_they_gathered_do_the_same(tmp_path):
+    """As losses over all ranks' embeddings do, and torchmetrics."""
+    script = write(
+        tmp_path,
+        """
+        import os
+        import torch, torch.distributed as dist
+        dist.init_process_group()
+        rank = dist.get_rank()
+        model = torch.nn.Linear(256, 64, device=f"trn:{os.environ['LOCAL_RANK']}")
+        model = torch.nn.parallel.DistributedDataParallel(model)
+        optimizer = torch.optim.SGD(model.parameters(), lr=0.1)
+        for step in range(3):
+            mine = model(torch.randn(32, 256, device=model.device))
+            every = [torch.zeros_like(mine) for _ in range(dist.get_world_size())]
+            dist.all_gather(every, mine.detach())
+            every[rank] = mine
+            logits = mine @ torch.cat(every).t()
+            labels = torch.arange(32, device=model.device) + 32 * rank
+            torch.nn.functional.cross_entropy(logits, labels).backward()
+            optimizer.step()
+        """,
+    )
+    ran = trnsim("run", "--chips", 8, "--json", script)
+    assert ran.returncode == 0, ran.stderr
+    (role,) = json.loads(ran.stdout)["roles"]
+    assert role["ranks"] == 8

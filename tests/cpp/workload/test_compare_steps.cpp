@@ -86,5 +86,48 @@ TEST(CompareSteps, AnotherShapeOfGroupIsADifference) {
   EXPECT_FALSE(compare(make(0, 0), other).empty());
 }
 
+// What rank `rank` of 3 does that gathers and puts its own tensor in place `own` of what it got.
+Made gather(int64_t rank, int own, bool as_list = true) {
+  const std::string x = "float32[8]", y = "float32[4]";
+  const auto list = [](const std::string& name, const std::string& mark, const std::string& meta) {
+    std::string text;
+    for (int i = 0; i < 3; ++i) {
+      text += (i ? ", " : "") + name + "#" + std::to_string(i) + mark + ": " + meta;
+    }
+    return text;
+  };
+  Builder b;
+  b.workload.rank = rank;
+  b.workload.world_size = 3;
+  b.workload.groups = {{"", {0, {{1, 3}}, {}}}};
+  const int32_t mine = b.storage(32), sum = b.storage(96);
+  std::vector<TensorUse> uses, parts;
+  for (int i = 0; i < 3; ++i) uses.push_back({b.storage(32), 1});
+  parts = uses;
+  parts[size_t(own)] = {mine, 0};
+  uses.push_back({mine, 0});
+  b.workload.calls.emplace_back();
+  b.workload.calls.back().kind = CallKind::all_gather;
+  Record& call = b.op("c10d::allgather_(" + list("outputs", "!", x) + ", input: " + x + ") -> ()",
+                      Phase::forward, uses);
+  call.kind = RecordKind::call;
+  call.payload = 0;
+  parts.push_back({sum, 0});
+  const std::string tensors =
+      as_list ? list("tensors", "", x) : "a: " + x + ", b: " + x + ", c: " + x;
+  b.op("aten::cat(" + tensors + ") -> (out0: float32[24])", Phase::forward, parts);
+  return {b.workload, {0, 2, 0, true, false}};
+}
+
+// outs[rank] = mine, after all_gather(outs, mine)
+TEST(CompareSteps, EachRankMayPutItsOwnAmongWhatItGathered) {
+  EXPECT_TRUE(compare(gather(0, 0), gather(1, 1)).empty());
+  EXPECT_TRUE(compare(gather(0, 0), gather(2, 2)).empty());
+  EXPECT_FALSE(compare(gather(0, 0, false), gather(1, 1, false)).empty());  // by name, no list
+  Made twice = gather(1, 1);
+  twice.workload.uses[4].storage = twice.workload.uses[5].storage;  // its own, two times
+  EXPECT_FALSE(compare(gather(0, 0), twice).empty());
+}
+
 }  // namespace
 }  // namespace trnsim::workload
