@@ -91,6 +91,11 @@ class Part {
         alike_[size_t(storage)] = alike_[size_t(first)];
       }
     }
+    survives_.assign(alike_.size(), 0);  // where one of them does
+    for (size_t i = 0; i < alike_.size(); ++i) {
+      const int64_t died = whole_.storages[i].died;
+      survives_[size_t(alike_[i])] |= died < 0 || died > step_.end;
+    }
   }
   bool is_same(const Storage& a, int32_t storage) const {
     const Storage& b = whole_.storages[size_t(storage)];
@@ -142,8 +147,7 @@ class Part {
     if (storage_[at] < 0) {
       storage_[at] = int32_t(part_.storages.size());
       const Storage& of = whole_.storages[at];
-      const bool survives = of.died < 0 || of.died > step_.end;
-      part_.storages.push_back({of.bytes, 0, survives ? -1 : 0, kind_in_step(of.kind)});
+      part_.storages.push_back({of.bytes, 0, survives_[at] ? -1 : 0, kind_in_step(of.kind)});
     }
     return {storage_[at], use.version - version_[own]};
   }
@@ -175,6 +179,7 @@ class Part {
   Workload part_;
   std::vector<int32_t> storage_, version_, call_;  // what became of them
   std::vector<int32_t> alike_;                     // the storage that stands for it
+  std::vector<uint8_t> survives_;                  // the step
 };
 
 }  // namespace
