@@ -217,3 +217,25 @@ def test_outside_a_capture_frameworks_choose_as_without_trnsim(tmp_path):
     )
     done = interpreter("plain.py", cwd=tmp_path)
     assert done.stdout.split() == ["cpu"], done.stderr
+
+
+@pytest.mark.parametrize("mode", ["phantom", "compute"])
+def test_nms_keeps_all_boxes_whose_values_are_unknown(tmp_path, mode):
+    pytest.importorskip("torchvision", reason=WHY)
+    (tmp_path / "boxes.py").write_text(
+        textwrap.dedent("""
+        import sys, torch
+        from torchvision.ops import batched_nms, nms
+        torch.manual_seed(0)
+        corners, scores = torch.rand(8192, 2), torch.rand(8192)
+        boxes = torch.cat([corners, corners + 0.1], 1)
+        classes = torch.zeros(8192, dtype=torch.long)
+        on = [each.to("trn") + 0 for each in (boxes, scores)]
+        print("kept", len(nms(*on, 0.5)), len(batched_nms(*on, classes.to("trn"), 0.5)),
+              len(nms(boxes, scores, 0.5)), file=sys.stderr)
+        """)
+    )
+    _, said = run(tmp_path, "--mode", mode, "boxes.py")
+    kept, of_classes, on_cpu = map(int, re.search(r"kept (\d+) (\d+) (\d+)", said).groups())
+    assert on_cpu < 8192
+    assert kept == of_classes == (8192 if mode == "phantom" else on_cpu)
