@@ -138,10 +138,7 @@ def _check(machines: str | None, limit: Fraction | None, of_machines: list[Any])
 def _print(done: Comparison, over: list[ComparisonRow], fail_over: str | None) -> None:
     from trnsim.report.plan import comparison_lines, comparison_table
 
-    table = comparison_table(done)
-    output.print_table(table.header, table.rows, right=table.right, less=table.less)
-    for line in comparison_lines(done):
-        typer.echo(line)
+    output.print_report(comparison_table(done), comparison_lines(done))
     for row in over:
         share = 100 * (done.change(row, "step_time_s") or 0.0)
         typer.echo(f"SLOWER: {row.label}: +{share:.2f} %, more than {fail_over}")

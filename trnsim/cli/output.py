@@ -10,11 +10,14 @@ import json
 import os
 import re
 import sys
-from collections.abc import Collection, Sequence
+from collections.abc import Collection, Iterable, Sequence
 from pathlib import Path
-from typing import Any, Literal
+from typing import TYPE_CHECKING, Any, Literal
 
 from trnsim.errors import ReportError
+
+if TYPE_CHECKING:
+    from trnsim.report.plan import Table
 
 
 class JsonOutput:
@@ -111,6 +114,13 @@ def print_table(
             for i, (cell, width) in enumerate(zip(row, widths, strict=True))
         ]
         print("  ".join(cells).rstrip())
+
+
+def print_report(table: Table, lines: Iterable[str]) -> None:
+    """A table, and below it what has to be said of it."""
+    print_table(table.header, table.rows, right=table.right, less=table.less)
+    for line in lines:
+        print(line)
 
 
 def _print_on_terminal(

@@ -111,9 +111,6 @@ def scale(
     if document is not None:
         document.write(done.to_dict())
     else:
-        table = scaling_table(done)
-        output.print_table(table.header, table.rows, right=table.right, less=table.less)
-        for line in scaling_lines(done):
-            typer.echo(line)
+        output.print_report(scaling_table(done), scaling_lines(done))
     if not done.ran:
         raise typer.Exit(1)

@@ -15,7 +15,7 @@ from trnsim.errors import PlanError, TrnSimError
 from trnsim.job import check_asked, check_script, texts_of
 from trnsim.plan.kept import Kept
 from trnsim.plan.progress import Teller
-from trnsim.plan.script_runs import Outcome, RunOptions, ScriptRuns, Target, targets_of
+from trnsim.plan.script_runs import Outcome, Reported, RunOptions, ScriptRuns, Target, targets_of
 from trnsim.plan.sizes import EqualCount, equal_counts
 
 if TYPE_CHECKING:
@@ -23,7 +23,7 @@ if TYPE_CHECKING:
 
 
 @dataclass(frozen=True)
-class ComparisonRow:
+class ComparisonRow(Reported):
     """One run.
 
     Attributes:
@@ -50,21 +50,12 @@ class ComparisonRow:
     seconds: float | None = None
     sources: Mapping[str, tuple[str, str, str]] = field(default_factory=dict)
 
-    def figure(self, name: str) -> Any:
-        """Of the document; None where that has none."""
-        return None if self.document is None else self.document.get(name)
-
     @property
     def exposed_communication_s(self) -> float | None:
         """Of the step, mean over ranks."""
         return (
             None if self.document is None else self.document["breakdown_s"]["exposed_communication"]
         )
-
-    def in_a_step(self, what: str) -> float | None:
-        """Of "tokens" or "samples", those of all ranks; None where the run does not know."""
-        rate, step_s = self.figure(f"{what}_per_s"), self.figure("step_time_s")
-        return None if rate is None or not step_s else rate * step_s
 
     def usd_per_million(self, what: str) -> float | None:
         """Dollars for a million "tokens" or "samples"; None where something is not known."""

@@ -21,7 +21,7 @@ from trnsim.job import (
 )
 from trnsim.plan.kept import Kept, write_document
 from trnsim.plan.progress import Teller
-from trnsim.plan.script_runs import Outcome, RunOptions, ScriptRuns, Target, targets_of
+from trnsim.plan.script_runs import Outcome, Reported, RunOptions, ScriptRuns, Target, targets_of
 from trnsim.plan.sizes import nearest_legal, parse_sizes
 
 SHARE = "{share}"
@@ -30,7 +30,7 @@ SAME_WORK = 1e-6
 
 
 @dataclass(frozen=True)
-class Point:
+class Point(Reported):
     """One size.
 
     Attributes:
@@ -46,15 +46,6 @@ class Point:
     reason: str = ""
     seconds_to_simulate: float | None = None
     reused: bool = False
-
-    def figure(self, name: str) -> Any:
-        """Of the document; None where that has none."""
-        return None if self.document is None else self.document.get(name)
-
-    def in_a_step(self, what: str) -> float | None:
-        """Of "tokens" or "samples", those of all ranks; None where the run does not know."""
-        rate, step_s = self.figure(f"{what}_per_s"), self.figure("step_time_s")
-        return None if rate is None or not step_s else rate * step_s
 
 
 @dataclass(frozen=True)

@@ -118,6 +118,21 @@ def _of_one_machine(text: str) -> tuple[str, str]:
     return (name.strip(), assignment) if is_of_one and "=" not in name else ("", text)
 
 
+class Reported:
+    """What has the document of a run, or none."""
+
+    document: Mapping[str, Any] | None
+
+    def figure(self, name: str) -> Any:
+        """Of the document; None where that has none."""
+        return None if self.document is None else self.document.get(name)
+
+    def in_a_step(self, what: str) -> float | None:
+        """Of "tokens" or "samples", those of all ranks; None where the run does not know."""
+        rate, step_s = self.figure(f"{what}_per_s"), self.figure("step_time_s")
+        return None if rate is None or not step_s else rate * step_s
+
+
 @dataclass(frozen=True)
 class Outcome:
     """What a run gave: the document of `trnsim run --json`, or the reason that there is none.
