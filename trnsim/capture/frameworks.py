@@ -13,6 +13,8 @@ import os
 from collections.abc import Callable, Iterator
 from typing import Any
 
+import torch
+
 from trnsim.capture.process_group import backend_name, device_name
 from trnsim.capture.world import current_world
 
@@ -48,6 +50,26 @@ def prepare_backend(original: Callable[..., Any]) -> Callable[..., Any]:
         return backend_name(), DistributedType.MULTI_GPU
 
     return _prepare_backend
+
+
+def chosen_accelerator(original: Callable[..., Any]) -> Callable[..., Any]:
+    """Replaces accelerate's ``get_torch_accelerator_backend``, which takes torch's accelerator.
+
+    Torch names a plugin's device before any other, where it is merely installed too.
+    """
+
+    @functools.wraps(original)
+    def get_torch_accelerator_backend(check_available: bool = True) -> tuple[str | None, Any]:
+        kind, module = original(check_available)
+        is_asked = os.environ.get("ACCELERATE_TORCH_DEVICE", "").partition(":")[0] == device_name()
+        if kind != device_name() or is_asked or current_world() is not None:
+            return kind, module
+        for other in ("cuda", "xpu", "mps"):
+            if torch.get_device_module(other).is_available():
+                return other, torch.get_device_module(other)
+        return None, None
+
+    return get_torch_accelerator_backend
 
 
 def bf16_is_there(original: Callable[[], bool]) -> Callable[[], bool]:

@@ -242,7 +242,14 @@ AFTER_IMPORT = (
         "PartialState._prepare_backend",
         frameworks.prepare_backend,
         "it chooses among listed vendors, and else goes without a process group",
-        "accelerate 1.15",
+        "accelerate 1.16",
+    ),
+    Patch(
+        "accelerate.utils.imports",
+        "get_torch_accelerator_backend",
+        frameworks.chosen_accelerator,
+        "torch names our device before others, and programs that nobody captures would move to it",
+        "accelerate 1.16",
     ),
     *(
         Patch(
@@ -275,7 +282,7 @@ AFTER_IMPORT = (
             "is_torch_bf16_gpu_available",
             frameworks.bf16_is_there,
             "it asks listed vendors' modules, and TrainingArguments(bf16=True) refuses all others",
-            "transformers 5.24",
+            "transformers 5.25",
         )
         for module in (  # by whom its name is imported
             "transformers.utils.import_utils",
