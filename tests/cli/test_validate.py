@@ -13,6 +13,7 @@ from command import trnsim
 
 from trnsim import machine as machines
 from trnsim.machine.loader import Decimal
+from trnsim.validation.ablation import TERMS
 
 COLUMNS = [
     "id",
@@ -135,6 +136,30 @@ def test_rows_that_cannot_be_built_say_why(tmp_path):
     assert reasons[2] == "the row gives nothing that we predict"
     assert "gossip" in reasons[3]
     assert said["summary"]["overall"]["n"] == 0
+
+
+def test_what_each_term_is_worth(tmp_path):
+    """No step is longer without what takes time; what is not in a step changes nothing."""
+    pipelined = {"id": "T3", "model": "Llama3-70B", "layers": 8, "TP": 1, "PP": 2, "VP": 2}
+    again = pipelined | {"recompute": "full", "DP": 4, "global_batch_seqs": 32}
+    path = table(tmp_path, STEP, STEP | {"id": "T2"}, STEP | again)
+    ask = ["validate", str(path), "--ablation", "--processes", "1"]
+    captures = ["--captures", str(tmp_path / "captures")]
+    done = trnsim(*ask, *captures, "--json")
+    assert done.returncode == 0, done.stderr
+    found = {each["without"]: each["plain"] for each in json.loads(done.stdout)["ablation"]}
+    whole = found.pop("")
+    assert set(found) == set(TERMS) and all(each["n"] == 2 for each in found.values())  # families
+    bias = {term: each["bias"] for term, each in found.items()}
+    assert bias.pop("interleaving") != whole["bias"]  # a longer bubble, fewer messages
+    assert all(value <= whole["bias"] + 1e-9 for value in bias.values())
+    for term in ("attention", "memory traffic", "recomputation", "latencies of collectives"):
+        assert bias[term] < whole["bias"] - 1e-4, term
+    assert bias["slower products of experts"] == whole["bias"]
+    plain = trnsim(*ask, *captures)
+    assert plain.stdout.splitlines()[1].startswith("nothing")
+    refused = trnsim(*ask, "--page", str(tmp_path / "page.md"))
+    assert refused.returncode == 2 and "give it by itself" in refused.stderr
 
 
 def test_a_fit_moves_the_chip_to_what_was_published(tmp_path):

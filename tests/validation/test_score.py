@@ -146,3 +146,10 @@ def test_a_missing_table_is_one_line(tmp_path) -> None:
 def test_a_number_that_is_none_names_the_row() -> None:
     with pytest.raises(ValidationError, match="row Z: chips is 'eight'"):
         Row({"id": "Z", "chips": "eight"}).number("chips")
+
+
+def test_evened_outcomes_have_no_bias_of_a_machine_left() -> None:
+    from trnsim.validation.ablation import evened
+
+    found = evened([outcome("a", 1.0, 2.0), outcome("b", 1.0, 2.2), outcome("c", 1.0, 1.8)])
+    assert [round(each.error, 6) for each in found] == [0.0, 0.1, -0.1]

@@ -26,6 +26,20 @@ Captures = Annotated[
 Page = Annotated[
     Path | None, typer.Option(metavar="FILE", help="Write all of it as a Markdown page, too.")
 ]
+Fit = Annotated[
+    Path | None,
+    typer.Option(
+        metavar="FILE",
+        help="Fit the constants of chips and stacks to these rows and write them to FILE.",
+    ),
+]
+Ablation = Annotated[
+    bool,
+    typer.Option(
+        "--ablation",
+        help="Training steps without each term of the model in turn, one row of each family.",
+    ),
+]
 
 
 def add_to(app: typer.Typer) -> None:
@@ -55,14 +69,8 @@ def validate(
     facts_only: Annotated[
         bool, typer.Option("--facts-only", help="Without the constants fitted to published steps.")
     ] = False,
-    fit: Annotated[
-        Path | None,
-        typer.Option(
-            "--fit",
-            metavar="FILE",
-            help="Fit the constants of chips and stacks to these rows and write them to FILE.",
-        ),
-    ] = None,
+    fit: Fit = None,
+    ablation: Ablation = False,
     page: Page = None,
     processes: Annotated[
         int | None, typer.Option(metavar="N", min=1, help="Processes (default: one a core).")
@@ -85,12 +93,16 @@ def validate(
         constants={} if facts_only else None,
         overrides=tuple(overrides or ()),
     )
+    if ablation and (fit or page):
+        raise ValidationError("--ablation writes neither constants nor a page: give it by itself")
     for path in (fit, page):
         if path is not None and not path.parent.is_dir():
             raise ValidationError(f"{path}: there is no folder {path.parent}: make it first")
     document = output.claim_json(as_json)
     if fit is not None:
         return _fit(rows, settings, processes, fit, document)
+    if ablation:
+        return _ablate(rows, settings, processes, document)
     with _Progress(len(rows)) as progress:
         outcomes = validation.validate(rows, settings, processes=processes, on_done=progress.step)
     if page is not None:
@@ -126,6 +138,18 @@ def _fit(
         document.write({"constants": constants.to_list()})
     else:
         output.print_table(*constants.table())
+
+
+def _ablate(rows: list[Row], settings: Settings, processes: int | None, document: Any) -> None:
+    from trnsim.validation.ablation import TERMS, ablate, middle_of_families, table
+
+    with _Progress(len(middle_of_families(rows)) * (1 + len(TERMS))) as progress:
+        found = ablate(rows, settings, processes=processes, on_done=progress.step)
+    if document is not None:
+        document.write({"ablation": [each.to_dict() for each in found]})
+    else:
+        header, lines = table(found)
+        output.print_table(header, lines, right=range(1, len(header)))
 
 
 def _chosen(

@@ -18,6 +18,7 @@ from trnsim.validation.score import Outcome
 
 if TYPE_CHECKING:
     from trnsim import _core
+    from trnsim.validation.ablation import Term
 
 
 @dataclass(frozen=True)
@@ -28,11 +29,20 @@ class Settings:
         captures: folder of run files, by what they depend on; None keeps none.
         constants: in place of those fitted, in the form of constants.toml; {} for facts alone.
         overrides: figures to change on every machine.
+        without: a term of ablation.TERMS that training steps are predicted without.
     """
 
     captures: Path | None = None
     constants: Mapping[str, Any] | None = None
     overrides: tuple[str, ...] = ()
+    without: str = ""
+
+    @property
+    def term(self) -> Term | None:
+        """What is left out."""
+        from trnsim.validation.ablation import TERMS
+
+        return TERMS[self.without] if self.without else None
 
 
 @dataclass(frozen=True)
@@ -77,12 +87,13 @@ def machine_of(row: Row, settings: Settings, of_step: bool = True) -> _core.Mach
 
     about = row.about
     assert about is not None
-    return machines.load(
+    machine = machines.load(
         about.machine,
         (*about.overrides, *settings.overrides),
         about.stack or None if of_step else None,
         constants=settings.constants,
     )
+    return settings.term.leave_out(machine) if settings.term and of_step else machine
 
 
 # --- training steps -------------------------------------------------------------------------------
@@ -155,6 +166,8 @@ def captured(row: Row, settings: Settings) -> Captured:
     if isinstance(configured, str):
         raise Skipped(configured)
     model, layout, style = configured
+    if settings.term:
+        layout = settings.term.without(layout)
     count, stages = layout.micro_batches, layout.pp
     counts = [count]
     if count * model.layers > _MOST_LAYERS and count > 6 * stages:
