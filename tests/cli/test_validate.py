@@ -156,10 +156,12 @@ def test_what_each_term_is_worth(tmp_path):
     for term in ("attention", "memory traffic", "recomputation", "latencies of collectives"):
         assert bias[term] < whole["bias"] - 1e-4, term
     assert bias["slower products of experts"] == whole["bias"]
-    plain = trnsim(*ask, *captures)
+    plain = trnsim(*ask, *captures, "--page", str(tmp_path / "page.md"))
     assert plain.stdout.splitlines()[1].startswith("nothing")
-    refused = trnsim(*ask, "--page", str(tmp_path / "page.md"))
-    assert refused.returncode == 2 and "give it by itself" in refused.stderr
+    page = (tmp_path / "page.md").read_text()
+    assert "`trnsim validate CSV --ablation --page page.md`" in page and "| nothing | 2 |" in page
+    refused = trnsim(*ask, "--fit", str(tmp_path / "constants.toml"))
+    assert refused.returncode == 2 and "give one of them" in refused.stderr
 
 
 def test_a_fit_moves_the_chip_to_what_was_published(tmp_path):

@@ -93,8 +93,8 @@ def validate(
         constants={} if facts_only else None,
         overrides=tuple(overrides or ()),
     )
-    if ablation and (fit or page):
-        raise ValidationError("--ablation writes neither constants nor a page: give it by itself")
+    if ablation and fit:
+        raise ValidationError("--fit and --ablation are two tasks: give one of them")
     for path in (fit, page):
         if path is not None and not path.parent.is_dir():
             raise ValidationError(f"{path}: there is no folder {path.parent}: make it first")
@@ -102,11 +102,12 @@ def validate(
     if fit is not None:
         return _fit(rows, settings, processes, fit, document)
     if ablation:
-        return _ablate(rows, settings, processes, document)
+        return _ablate(rows, settings, processes, page, document)
     with _Progress(len(rows)) as progress:
         outcomes = validation.validate(rows, settings, processes=processes, on_done=progress.step)
     if page is not None:
-        _write_page(page, outcomes, facts_only)
+        text = validation.accuracy_page(outcomes, _command(settings, f"--page {page.name}"))
+        write_whole(page, lambda part: part.write_text(text), ValidationError)
     if document is not None:
         document.write(
             {
@@ -118,12 +119,10 @@ def validate(
     _print(outcomes)
 
 
-def _write_page(path: Path, outcomes: list[Outcome], facts_only: bool) -> None:
-    from trnsim.validation import accuracy_page
-
-    shown = "trnsim validate CSV" + (" --facts-only" if facts_only else "") + f" --page {path.name}"
-    text = accuracy_page(outcomes, shown)
-    write_whole(path, lambda part: part.write_text(text), ValidationError)
+def _command(settings: Settings, *words: str) -> str:
+    """What was asked, as a page says it."""
+    facts_only = [] if settings.constants is None else ["--facts-only"]
+    return " ".join(["trnsim validate CSV", *facts_only, *words])
 
 
 def _fit(
@@ -140,11 +139,19 @@ def _fit(
         output.print_table(*constants.table())
 
 
-def _ablate(rows: list[Row], settings: Settings, processes: int | None, document: Any) -> None:
+def _ablate(
+    rows: list[Row], settings: Settings, processes: int | None, page: Path | None, document: Any
+) -> None:
+    from trnsim.validation import ablation_page
     from trnsim.validation.ablation import TERMS, ablate, middle_of_families, table
 
     with _Progress(len(middle_of_families(rows)) * (1 + len(TERMS))) as progress:
         found = ablate(rows, settings, processes=processes, on_done=progress.step)
+    if page is not None:
+        shown = _command(settings, "--ablation", f"--page {page.name}")
+        write_whole(
+            page, lambda part: part.write_text(ablation_page(found, shown)), ValidationError
+        )
     if document is not None:
         document.write({"ablation": [each.to_dict() for each in found]})
     else:

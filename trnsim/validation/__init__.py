@@ -10,15 +10,15 @@ from collections.abc import Callable, Iterable
 from concurrent.futures import as_completed
 
 from trnsim.validation.calibrate import Calibration, calibrate
-from trnsim.validation.page import accuracy_page
+from trnsim.validation.page import ablation_page, accuracy_page
 from trnsim.validation.pool import worker_pool
 from trnsim.validation.predict import Settings, own_error, predict
 from trnsim.validation.rows import Row, read
 from trnsim.validation.score import Outcome, Statistics, statistics, summary
 
 __all__ = [
-    "Calibration", "Outcome", "Row", "Settings", "Statistics", "accuracy_page", "calibrate",
-    "own_error", "read", "statistics", "summary", "validate",
+    "Calibration", "Outcome", "Row", "Settings", "Statistics", "ablation_page", "accuracy_page",
+    "calibrate", "own_error", "read", "statistics", "summary", "validate",
 ]  # fmt: skip
 
 

@@ -8,6 +8,7 @@ from collections import defaultdict
 from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 
+from trnsim.validation.ablation import Ablation, table
 from trnsim.validation.score import Outcome, summary
 
 WORST = 40  # rows in the first table
@@ -51,6 +52,23 @@ def accuracy_page(outcomes: Iterable[Outcome], command: str) -> str:
         "## Not predicted",
         _table(["rows", "why", "which"], _reasons(skipped)),
     ]  # fmt: skip
+    return "\n\n".join(parts) + "\n"
+
+
+def ablation_page(found: Iterable[Ablation], command: str) -> str:
+    """Markdown: what each term of the model is worth on published training steps.
+
+    Args:
+        found: what `ablate` gives.
+        command: that makes the page again.
+    """
+    about = (
+        f"Written by `{command}`: published training steps, the middle row of each configuration "
+        "family, predicted again with one term left out. Nothing is fitted anew; for what a fit "
+        "could make up for, the evened columns leave out the median error of each chip under each "
+        "stack. What matters little on these rows may matter on others."
+    )
+    parts = ["# What each term of the model is worth", about, _table(*table(found))]
     return "\n\n".join(parts) + "\n"
 
 
