@@ -227,6 +227,34 @@ def test_attention_and_transformers_take_the_second_dimension_unless_batch_first
             assert markers(held.workload) == [("forward_begin", samples)]
 
 
+@pytest.mark.parametrize(("rows", "samples"), [(1, 5), (3, -1)])
+def test_samples_under_vmap_are_what_is_mapped_unless_slices_have_rows(rows, samples):
+    with capture() as held:
+        model = nn.Linear(8, 2).to("trn")
+        weights = {name: each.detach() for name, each in model.named_parameters()}
+
+        def loss(weights, x):
+            return torch.func.functional_call(model, weights, (x,)).sum()
+
+        x = torch.ones(5, rows, 8).to("trn")
+        torch.func.vmap(torch.func.grad(loss), in_dims=(None, 0))(weights, x)
+        del weights, x
+    assert markers(held.workload) == [("forward_begin", samples)]
+
+
+def test_an_optimizer_on_the_cpu_beside_the_device_is_said_to_have_no_time():
+    for device, said in (("cpu", True), ("trn", False)):
+        with capture() as held:
+            model = nn.Linear(8, 2).to("trn")
+            kept = nn.Parameter(torch.ones(4, device=device))
+            optimizer = torch.optim.SGD([kept])
+            model(torch.ones(3, 8).to("trn")).sum().backward()
+            kept.grad = torch.ones(4, device=device)
+            optimizer.step()
+            del model, kept, optimizer
+        assert any("steps parameters on the CPU" in one for one in held.workload.notes) == said
+
+
 def test_masks_and_what_is_broadcast_count_no_samples():
     class Masked(nn.Module):
         def __init__(self):
@@ -245,6 +273,8 @@ def test_masks_and_what_is_broadcast_count_no_samples():
         ((one, one), 1),
         ((mask,), -1),
         ((), -1),
+        ((rows[0],), -1),
+        ((positions,), 8),
     ):
         with capture() as held:
             model = Masked().to("trn")

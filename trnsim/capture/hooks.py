@@ -111,8 +111,21 @@ def _first_input(tensors: list[torch.Tensor]) -> torch.Tensor | None:
     inputs = [each for each in tensors if each.dim() > 0 and each.dtype != torch.bool]
     if not inputs:
         return None
+    if all(each.dim() == 1 and each.is_floating_point() for each in inputs):
+        return None  # one sample's features, or samples of one number: which cannot be told
     whole = (each for each in inputs[1:] if each.dim() > 1 and each.size(0) > 1)
     return inputs[0] if inputs[0].size(0) != 1 else next(whole, inputs[0])
+
+
+def _mapped_count(tensor: torch.Tensor) -> int | None:
+    """Over how many slices vmap maps the tensor; None where it does not."""
+    count, functorch = None, torch._C._functorch
+    while functorch.is_functorch_wrapped_tensor(tensor):
+        inner = functorch.get_unwrapped(tensor)
+        if functorch.is_batchedtensor(tensor):
+            count = (1 if count is None else count) * inner.size(functorch.maybe_get_bdim(tensor))
+        tensor = inner
+    return count
 
 
 def _is_sequence_first(module: Module) -> bool:
@@ -150,6 +163,7 @@ class Hooks:
         self.stop_after_step = 2 if self._stops_after_measured else stop_after_step
         self.devices: dict[str, None] = {}  # kinds of device seen, in the order of their sight
         self.parameter_count = 0  # of the modules that were called and the optimizers that stepped
+        self.steps_on_host = False  # whether an optimizer holds parameters on the CPU
         self._known_parameters = WeakIdKeyDictionary()
         self._whole_counts: dict[int, int] = {}  # of parameters that show a part, by id
         self._modules = ModulePaths()
@@ -245,6 +259,9 @@ class Hooks:
         samples = first.size(0)
         if module is not None and _is_sequence_first(module):
             samples = first.size(1) if first.dim() > 2 else 1
+        mapped = _mapped_count(first)
+        if mapped is not None:  # of more rows, who can tell whether they are samples or features?
+            samples = mapped if samples == 1 else -1
         self._thread.waiting = None
         _torch.record_marker("forward_begin", samples)
 
@@ -336,6 +353,7 @@ class Hooks:
             for parameter in group["params"]:
                 self.devices[parameter.device.type] = None
                 self._add_parameter(parameter)
+                self.steps_on_host = self.steps_on_host or parameter.device.type == "cpu"
 
     def _after_step(self, optimizer: Any, args: Any, kwargs: Any) -> None:
         if is_dynamo_compiling():

@@ -163,6 +163,8 @@ def _note_what_was_left_out(capture: _Capture, others_follow: bool) -> None:
         )
     if on_host:
         note(f"{on_host} collectives of CPU tensors have no time")
+    if capture.hooks.steps_on_host and len(capture.hooks.devices) > 1:
+        note("an optimizer steps parameters on the CPU (offloaded?): that work has no time here")
 
 
 def run_script(
