@@ -58,10 +58,7 @@ class Part {
     part_.modules = whole_.modules;
     part_.regions = whole_.regions;
     part_.world_size = whole_.world_size;
-    part_.parameter_count = whole_.parameter_count;
-    for (const Group& group : whole_.groups) {
-      part_.groups.push_back({"", moved_to_zero(group.ranks)});
-    }
+    take_groups();
     storage_.assign(whole_.storages.size(), -1);
     version_.assign(whole_.storages.size(), -1);
     call_.assign(whole_.calls.size(), -1);
@@ -71,6 +68,23 @@ class Part {
   }
 
  private:
+  // Those of the step's calls: others may be made before it or after.
+  void take_groups() {
+    group_.assign(whole_.groups.size(), -1);
+    for (int64_t i = step_.begin; i < step_.end; ++i) {
+      const Record& record = whole_.records[size_t(i)];
+      if (has_call(record)) group_[size_t(whole_.calls[size_t(record.payload)].group)] = 0;
+    }
+    for (size_t i = 0; i < group_.size(); ++i) {
+      if (group_[i] < 0) continue;
+      group_[i] = int32_t(part_.groups.size());
+      part_.groups.push_back({"", moved_to_zero(whole_.groups[i].ranks)});
+    }
+  }
+  static bool has_call(const Record& record) {
+    return record.kind == RecordKind::call || record.kind == RecordKind::wait;
+  }
+
   // Tensors that one call fills are alike: a rank that puts its own in its place among what was
   // gathered (`outs[rank] = mine`) leaves another one of them unread, and as many.
   void find_alike() {
@@ -134,8 +148,7 @@ class Part {
     }
     record.uses_begin = begin;
     if (record.kind == RecordKind::op) sort_lists(record);
-    const bool has_call = record.kind == RecordKind::call || record.kind == RecordKind::wait;
-    if (has_call) record.payload = moved_call(record.payload);
+    if (has_call(record)) record.payload = moved_call(record.payload);
     part_.records.push_back(record);
   }
 
@@ -163,6 +176,7 @@ class Part {
     } else if (call.peer >= 0) {
       call.peer = int32_t(ranks.index_of(call.peer));
     }
+    call.group = group_[size_t(call.group)];
     // A shift: everything to one other member, as far from each.
     const int64_t own = ranks.index_of(whole_.rank);
     const auto gets = [](int64_t bytes) { return bytes > 0; };
@@ -177,9 +191,9 @@ class Part {
   const Workload& whole_;
   const Step& step_;
   Workload part_;
-  std::vector<int32_t> storage_, version_, call_;  // what became of them
-  std::vector<int32_t> alike_;                     // the storage that stands for it
-  std::vector<uint8_t> survives_;                  // the step
+  std::vector<int32_t> storage_, version_, call_, group_;  // what became of them
+  std::vector<int32_t> alike_;                             // the storage that stands for it
+  std::vector<uint8_t> survives_;                          // the step
 };
 
 }  // namespace

@@ -86,6 +86,20 @@ TEST(CompareSteps, AnotherShapeOfGroupIsADifference) {
   EXPECT_FALSE(compare(make(0, 0), other).empty());
 }
 
+// One rank ran to its end, the other to the end of the step.
+TEST(CompareSteps, WhatIsMadeOutsideOfTheStepIsNoDifference) {
+  Made later = make(4, 0), between = make(4, 0);
+  later.workload.groups.push_back({"later", {4, {{1, 2}}, {}}});
+  later.workload.parameter_count = 5;
+  EXPECT_TRUE(compare(make(0, 0), later).empty());
+  auto& groups = between.workload.groups;
+  groups.insert(groups.begin() + 1, {"between", {4, {{2, 2}}, {}}});
+  between.workload.calls[0].group = 2;
+  EXPECT_TRUE(compare(make(0, 0), between).empty());
+  between.workload.calls[0].group = 0;
+  EXPECT_FALSE(compare(make(0, 0), between).empty());
+}
+
 // What rank `rank` of 3 does that gathers and puts its own tensor in place `own` of what it got.
 Made gather(int64_t rank, int own, bool as_list = true) {
   const std::string x = "float32[8]", y = "float32[4]";
