@@ -282,7 +282,7 @@ AFTER_IMPORT = (
             "is_torch_bf16_gpu_available",
             frameworks.bf16_is_there,
             "it asks listed vendors' modules, and TrainingArguments(bf16=True) refuses all others",
-            "transformers 5.25",
+            "transformers 5.24",
         )
         for module in (  # by whom its name is imported
             "transformers.utils.import_utils",
