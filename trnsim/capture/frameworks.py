@@ -2,7 +2,7 @@
 # SPDX-FileCopyrightText: The trnsim authors
 """What makes frameworks choose the device, where they know accelerators by name only.
 
-All of it holds during a capture alone: outside, the frameworks choose as they do without trnsim.
+During a capture they choose ours; outside, they choose as they do without trnsim.
 """
 
 from __future__ import annotations
@@ -33,6 +33,10 @@ def device_in_environment() -> Iterator[None]:
             os.environ.pop(name, None)
 
 
+def _is_named_to_accelerate() -> bool:
+    return os.environ.get("ACCELERATE_TORCH_DEVICE", "").partition(":")[0] == device_name()
+
+
 def prepare_backend(original: Callable[..., Any]) -> Callable[..., Any]:
     """Replaces accelerate's ``PartialState._prepare_backend``, which lists vendors' backends."""
 
@@ -43,7 +47,7 @@ def prepare_backend(original: Callable[..., Any]) -> Callable[..., Any]:
         world = current_world()
         if world is None or cpu or sagemaker_dp or backend not in (None, backend_name()):
             return original(state, cpu, sagemaker_dp, backend)
-        if os.environ.get("ACCELERATE_TORCH_DEVICE", "").partition(":")[0] != device_name():
+        if not _is_named_to_accelerate():
             return original(state, cpu, sagemaker_dp, backend)
         from accelerate.utils import DistributedType
 
@@ -61,8 +65,7 @@ def chosen_accelerator(original: Callable[..., Any]) -> Callable[..., Any]:
     @functools.wraps(original)
     def get_torch_accelerator_backend(check_available: bool = True) -> tuple[str | None, Any]:
         kind, module = original(check_available)
-        is_asked = os.environ.get("ACCELERATE_TORCH_DEVICE", "").partition(":")[0] == device_name()
-        if kind != device_name() or is_asked or current_world() is not None:
+        if kind != device_name() or _is_named_to_accelerate() or current_world() is not None:
             return kind, module
         for other in ("cuda", "xpu", "mps"):
             if torch.get_device_module(other).is_available():

@@ -136,19 +136,14 @@ def evened(outcomes: Iterable[Outcome]) -> list[Outcome]:
 def table(found: Iterable[Ablation]) -> tuple[list[str], list[list[str]]]:
     """Header and rows for a person."""
     header = ["without", "rows", "median %", "90th %", "bias %", "evened median %", "evened 90th %"]
-    lines = []
+    rows = []
     for each in found:
-        numbers = (each.plain.median, each.plain.p90, each.plain.bias)
-        even = (each.evened.median, each.evened.p90)
-        lines.append(
-            [
-                each.without or "nothing",
-                str(each.plain.n),
-                *(
-                    f"{100 * (number or 0):{'+' if i == 2 else ''}.1f}"
-                    for i, number in enumerate(numbers)
-                ),
-                *(f"{100 * (number or 0):.1f}" for number in even),
-            ]
-        )
-    return header, lines
+        plain, even = each.plain, each.evened
+        numbers = [_percent(plain.median), _percent(plain.p90), _percent(plain.bias, "+")]
+        numbers += [_percent(even.median), _percent(even.p90)]
+        rows.append([each.without or "nothing", str(plain.n), *numbers])
+    return header, rows
+
+
+def _percent(value: float | None, sign: str = "") -> str:
+    return "" if value is None else f"{100 * value:{sign}.1f}"
