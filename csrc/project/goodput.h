@@ -65,7 +65,7 @@ int64_t best_every(const Outages& of, double step_s);
 
 // Work between checkpoints that block for blocking_s, at failures mtbf_s apart. Young: "A first
 // order approximation to the optimum checkpoint interval", CACM 17(9), 1974. Daly: "A higher order
-// estimate of the optimum checkpoint interval for restart dumps", FGCS 22(3), 2006, equation 37.
+// estimate of the optimum checkpoint interval for restart dumps", FGCS 22(3), 2006.
 double young_s(double blocking_s, double mtbf_s);
 double daly_s(double blocking_s, double mtbf_s);
 
