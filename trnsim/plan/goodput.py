@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING, Any
 
 from trnsim.errors import PlanError
 from trnsim.plan import goodput_inputs as inputs
-from trnsim.plan.goodput_inputs import GoodputOptions, Input
+from trnsim.plan.goodput_inputs import GoodputOptions, Input, Interval
 
 if TYPE_CHECKING:
     from trnsim import _core
@@ -26,7 +26,6 @@ if TYPE_CHECKING:
 LARGEST = 2**53
 DAY_S = 86_400.0
 HOUR_S = 3_600.0
-Interval = tuple[float, float, float]  # value, low, high
 
 
 @dataclass(frozen=True)
@@ -173,6 +172,7 @@ def goodput(
         MachineError, WorkloadError, LowerError, SimulateError: as of `trnsim.project`.
     """
     import trnsim
+    from trnsim.workload import RunFile, load_run
 
     options = options or GoodputOptions()
     options.check()
@@ -181,12 +181,29 @@ def goodput(
             raise PlanError(f"--{name} {count}: use 1 to {LARGEST}")
     if tokens is not None and steps is not None:
         raise PlanError("--tokens and --steps say the same: give one of them")
+    loaded = run if isinstance(run, RunFile) else load_run(run)
+    _refuse_early(loaded, machine, options)
     projection = trnsim.project(
-        run, machine, chips=chips, ranks_per_chip=ranks_per_chip, step=step, overrides=overrides,
+        loaded, machine, chips=chips, ranks_per_chip=ranks_per_chip, step=step, overrides=overrides,
         stack=stack, tokens_per_step=tokens_per_step, samples_per_step=samples_per_step,
         collectives=collectives, advise=False, top=0,
     )  # fmt: skip
     return goodput_of(projection, tokens, steps, options)
+
+
+def _refuse_early(
+    run: RunFile, machine: str | os.PathLike[str] | _core.Machine | None, options: GoodputOptions
+) -> None:
+    """Raises PlanError where the way to storage is needed and not known; before a long projection."""
+    from trnsim import _core
+    from trnsim import machine as machines
+
+    found = machine or run.manifest["machine"] or "trn2"
+    if not isinstance(found, _core.Machine):
+        found = machines.load(os.fspath(found))
+    is_timed = options.upload_s is not None or (options.synchronous and options.blocking_s)
+    if not is_timed or options.restart_minutes is None:
+        inputs.check_path(found, options)
 
 
 def goodput_of(
@@ -216,11 +233,12 @@ def goodput_of(
     training = None
     if count is not None:
         training = _training(projection, estimate, tokens, count, spare_chips, options)
+    data = _data(projection, paths.servers, options)
     return Goodput(
         projection, estimate, options, tuple(used), size, load, training,
-        _data(projection, paths.servers, options), spare_chips,
+        data, spare_chips,
         inputs.failures_by_part(machine, rate),
-        tuple(_notes(projection, estimate, paths, upload, unit, options)),
+        tuple(_notes(projection, estimate, paths, upload, data, unit, options)),
     )  # fmt: skip
 
 
@@ -327,7 +345,7 @@ def price_date(projection: Projection) -> str | None:
 
 def _notes(
     projection: Projection, estimate: _core.GoodputEstimate, paths: inputs.Paths, upload: Input,
-    unit: int, options: GoodputOptions,
+    data: DataLoading, unit: int, options: GoodputOptions,
 ) -> list[str]:  # fmt: skip
     notes = []
     if not projection.fits:
@@ -336,11 +354,13 @@ def _notes(
         notes.append(
             "the upload takes longer than the work between two checkpoints: the job waits for it"
         )
+    if data.share is not None and data.share > 1:
+        notes.append("data loading needs more than the front end of its servers has")
     uses_path = options.upload_s is None and paths.server is not None
     if uses_path and paths.store is None and paths.writers_bytes_per_s is not None:
         total = paths.writers_bytes_per_s / 1e9
         notes.append(
-            f"the storage is taken to keep up with {paths.servers:,} servers, {total:,.0f} GB/s "
+            f"the storage is taken to keep up with all servers ({paths.servers:,}), {total:,.0f} GB/s "
             "together: --store-gb-per-s gives what it takes"
         )
     if options.spares is None:
@@ -351,9 +371,10 @@ def _notes(
     else:
         share = inputs.replaced_share()
         notes.append(
-            f"{options.spares} spares of {unit} chips: {100 * share:.0f} % of the failures take "
-            f"one out of service for {options.repair_hours:g} h, as many as were of hardware in "
-            "Llama 3's table"
+            f"spares: {options.spares} of {unit} chips; {100 * share:.0f} % of the failures take one "
+            f"out of service for {options.repair_hours:g} h, as many as were of hardware in "
+            "Llama 3's table; spares cost and draw as much as the others, and the intervals between "
+            "checkpoints are compared without waiting for repairs"
         )
     notes.append(
         "the step is device work alone: no data loading, logging, evaluation or planned stops; all "

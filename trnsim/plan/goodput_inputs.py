@@ -22,6 +22,10 @@ _SHEET = Path(__file__).parent / "goodput.toml"
 # Shares that a figure may be off by what it rests on, as the interval of a step has them.
 _BOUNDS = {"measured": 0.05, "published": 0.10, "inferred": 0.25, "guessed": 0.50, "given": 0.0}
 _GBPS = 1e9 / 8  # bytes a second
+Interval = tuple[float, float, float]  # value, low, high
+
+
+_MOST = {"draws": 1e6, "seed": 2**63 - 1, "spares": 1e6, "every_minutes": 1e7}
 
 
 @dataclass(frozen=True)
@@ -80,6 +84,10 @@ class GoodputOptions:
             least = "0 or more" if field.name in may_be_0 else "more than 0"
             if not math.isfinite(value) or value < 0 or (value == 0 and field.name not in may_be_0):
                 raise PlanError(f"{option(field.name)} {value:g}: use a number of {least}")
+        for name, most in _MOST.items():
+            value = getattr(self, name)
+            if value is not None and value > most:
+                raise PlanError(f"{option(name)} {value:g}: use at most {most:g}")
         if self.pue is not None and self.pue < 1:
             raise PlanError(f"--pue {self.pue:g}: a site draws no less than its servers: use 1.1")
         for one, other in (
@@ -123,7 +131,7 @@ class Input:
     source: str
 
     @property
-    def triple(self) -> tuple[float, float, float]:
+    def triple(self) -> Interval:
         """(value, low, high)."""
         return self.value, self.low, self.high
 
@@ -258,6 +266,18 @@ def server_path(machine: _core.Machine, options: GoodputOptions) -> Input | None
     return _from_sheet(f"{name} ({chosen})", paths[chosen]).in_("bytes/s", _GBPS)
 
 
+NO_PATH = (
+    "no way from a server of this machine to storage is known: give what a server writes "
+    "(--server-gb-per-s), or what was measured (--blocking-s, --upload-s and --restart-minutes)"
+)
+
+
+def check_path(machine: _core.Machine, options: GoodputOptions) -> None:
+    """Raises PlanError where `server_path` knows none."""
+    if server_path(machine, options) is None:
+        raise PlanError(NO_PATH)
+
+
 def front_end(machine: _core.Machine) -> Input | None:
     """Bytes a second of a server's front end, over which data is loaded; None: not known."""
     paths = sheet()["path"].get(machine.chip_name, {})
@@ -290,20 +310,16 @@ class Paths:
     server: Input | None
     store: float | None
 
-    def over_host_links(self, size: Input) -> tuple[float, float, float]:
+    def over_host_links(self, size: Input) -> Interval:
         """Seconds, as (value, low, high), spread evenly over the chips."""
         link = self.host_link
         rates = (link.value, link.high, link.low)
         return _of(size.triple, [self.chips * rate for rate in rates])
 
-    def to_storage(self, size: Input) -> tuple[float, float, float]:
+    def to_storage(self, size: Input) -> Interval:
         """Seconds, as (value, low, high), spread evenly over the servers. Raises PlanError."""
         if self.server is None:
-            raise PlanError(
-                "no way from a server of this machine to storage is known: give what a server "
-                "writes (--server-gb-per-s), or what was measured (--blocking-s, --upload-s and "
-                "--restart-minutes)"
-            )
+            raise PlanError(NO_PATH)
         path = self.server
         rates = [self.servers * rate for rate in (path.value, path.high, path.low)]
         return _of(size.triple, [min(rate, self.store or math.inf) for rate in rates])
@@ -314,7 +330,7 @@ class Paths:
         return None if self.server is None else self.servers * self.server.value
 
 
-def _of(size: tuple[float, ...], rates: list[float]) -> tuple[float, float, float]:
+def _of(size: tuple[float, ...], rates: list[float]) -> Interval:
     value, low, high = (each / rate for each, rate in zip(size, rates, strict=True))
     return value, low, high
 
@@ -325,6 +341,12 @@ def paths_of(projection: Projection, options: GoodputOptions) -> Paths:
     servers = -(-chips // machine.server_chips)
     store = None if options.store_gb_per_s is None else 1e9 * options.store_gb_per_s
     return Paths(chips, servers, host_link(machine), server_path(machine, options), store)
+
+
+def _sum(*intervals: Interval) -> Interval:
+    """Of times that follow one another."""
+    value, low, high = (sum(each) for each in zip(*intervals, strict=True))
+    return value, low, high
 
 
 def _worst(inputs: list[Input]) -> str:
@@ -338,18 +360,16 @@ def checkpoint_times(size: Input, paths: Paths, options: GoodputOptions) -> tupl
     measured = options.blocking_s
     upload = options.upload_s
     if measured is not None and (options.synchronous or upload is not None):
-        return (
-            given("checkpoint blocks", measured, "s", "blocking_s"),
-            given("upload", upload or 0.0, "s", "synchronous" if options.synchronous else
-                  "upload_s"),
-        )  # fmt: skip
-    copy = paths.over_host_links(size)
-    confidence = _worst([size, paths.host_link])
-    blocking = (
-        Input("checkpoint blocks", *copy, "s", confidence, "the copy to the memory of the hosts")
-        if measured is None
-        else given("checkpoint blocks", measured, "s", "blocking_s")
-    )
+        by = "synchronous" if options.synchronous else "upload_s"
+        blocks = given("checkpoint blocks", measured, "s", "blocking_s")
+        return blocks, given("upload", upload or 0.0, "s", by)
+    overhead = _from_sheet("overhead", sheet()["checkpoint"]["overhead"])
+    still = _sum(overhead.triple, paths.over_host_links(size))
+    blocking = given("checkpoint blocks", measured or 0.0, "s", "blocking_s")
+    if measured is None:
+        source = f"the copy to the memory of the hosts, and {overhead.source}"
+        sure = _worst([size, paths.host_link, overhead])
+        blocking = Input("checkpoint blocks", *still, "s", sure, source)
     if upload is not None:
         return blocking, given("upload", upload, "s", "upload_s")
     written = paths.to_storage(size)
@@ -357,11 +377,12 @@ def checkpoint_times(size: Input, paths: Paths, options: GoodputOptions) -> tupl
     sure = _worst([size, paths.server])
     if not options.synchronous:
         return blocking, Input("upload", *written, "s", sure, "from the hosts to storage")
-    both = [a + b for a, b in zip(copy, written, strict=True)]
-    source = "the copy to the memory of the hosts, and then to storage (--sync)"
-    none = Input("upload", 0.0, 0.0, 0.0, "s", "given", "--sync")
-    return Input("checkpoint blocks", *both, "s", _worst([blocking, paths.server, size]),
-                 source), none  # fmt: skip
+    if measured is not None:
+        return blocking, given("upload", 0.0, "s", "synchronous")
+    source = f"the copy to the memory of the hosts, then to storage, and {overhead.source}"
+    both = Input("checkpoint blocks", *_sum(still, written), "s", _worst([blocking, paths.server]),
+                 source)  # fmt: skip
+    return both, given("upload", 0.0, "s", "synchronous")
 
 
 def restart(
@@ -374,13 +395,10 @@ def restart(
     # Each rank reads what it holds, replicas too.
     held = max(_held_bytes(projection), size.value)
     read = Input("read", held, min(size.low, held), max(held, size.high), "bytes", "inferred", "")
-    seconds = [
-        a + b
-        for a, b in zip(paths.to_storage(read), paths.over_host_links(read), strict=True)
-    ]  # fmt: skip
+    seconds = _sum(paths.to_storage(read), paths.over_host_links(read))
     load = Input("load of the checkpoint", *seconds, "s", "inferred",
                  "each rank reads what it holds, from storage and to its chip")  # fmt: skip
-    whole = [a + b for a, b in zip(base.triple, load.triple, strict=True)]
+    whole = _sum(base.triple, load.triple)
     source = f"{base.value / 60:g} min and the load of the checkpoint; {base.source}"
     return Input("restart", *whole, "s", base.confidence, source), load
 

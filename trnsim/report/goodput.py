@@ -41,7 +41,9 @@ def _to(write: Callable[[float], str], interval: tuple[float, float, float]) -> 
 def _days(days: float) -> str:
     if not math.isfinite(days):
         return "never"
-    return f"{days:,.0f} days" if days >= 100 else f"{words.significant(days)} days"
+    if days < 2:
+        return words.duration(_DAY_S * days)
+    return f"{days:,.1f} days" if days >= 100 else f"{words.significant(days)} days"
 
 
 def _dollars(dollars: float) -> str:
@@ -60,6 +62,10 @@ def _tonnes(tonnes: float) -> str:
     return words.count(1e6 * tonnes, "g") if tonnes < 1 else f"{words.count(tonnes)} t"
 
 
+def _failures(count: float) -> str:
+    return f"{count:,.0f}" if count >= 100 else words.significant(count)
+
+
 def shares_table(done: Goodput) -> Table:
     """Where a day goes."""
     shares = done.estimate.shares
@@ -70,7 +76,7 @@ def shares_table(done: Goodput) -> Table:
             continue
         interval = _to(_percent, done.goodput) if name == "kept" else ""
         rows.append([text, _percent(share), interval, words.duration(share * _DAY_S)])
-    return Table(["of the time", "share", "interval", "of a day"], rows, (1, 2, 3), ())
+    return Table(["time", "share", "interval", "daily"], rows, (1, 2, 3), ())
 
 
 def choices_table(done: Goodput) -> Table:
@@ -91,19 +97,21 @@ def choices_table(done: Goodput) -> Table:
 
 def training_table(of: Training) -> Table:
     """The run that was asked for."""
-    what = f"{words.count(of.tokens)} tokens" if of.tokens is not None else f"{of.steps:,} steps"
-    rows = [["wall time", _days(of.days[0]), _to(_days, of.days)]]
+    rows = [["steps", f"{of.steps:,}", ""]]
+    if of.tokens is not None:
+        rows.insert(0, ["tokens", words.count(of.tokens), ""])
+    rows.append(["wall time", _days(of.days[0]), _to(_days, of.days)])
     rows.append(["without failures and checkpoints", _days(of.days_without), ""])
     chance = f"{_days(of.days_by_chance[0])} to {_days(of.days_by_chance[2])}"
     rows.append(["by chance alone, nine in ten", _days(of.days_by_chance[1]), chance])
-    rows.append(["failures expected", words.count(round(of.failures)), ""])
+    rows.append(["failures", _failures(of.failures), ""])
     if of.usd is not None:
         rows.append(["cost", _dollars(of.usd[0]), _to(_dollars, of.usd)])
     if of.mwh is not None:
         rows.append(["energy", _energy(of.mwh[0]), _to(_energy, of.mwh)])
     if of.tonnes_co2 is not None:
         rows.append(["CO2", _tonnes(of.tonnes_co2[0]), _to(_tonnes, of.tonnes_co2)])
-    return Table([what, "", "interval"], rows, (1, 2), ())
+    return Table(["training", "expected", "interval"], rows, (1, 2), ())
 
 
 def tables(done: Goodput) -> list[Table]:
@@ -149,7 +157,7 @@ def _input_line(of: Input) -> str:
 def _data_line(data: DataLoading) -> str:
     if data.per_server_bytes_per_s is None or data.bytes_per_s is None:
         return f"data loading: {data.source} (--bytes-per-sample)"
-    mine = f"{_rate(data.per_server_bytes_per_s)} a server, {data.source}"
+    mine = f"{_rate(data.per_server_bytes_per_s)} a server if spread evenly, {data.source}"
     if data.share is None or data.has_bytes_per_s is None:
         return f"data loading: {mine}; what its front end has is not known"
     return (
@@ -213,7 +221,7 @@ def goodput_lines(done: Goodput) -> list[str]:
             f"{part} {words.percent(rate / total)}" for part, rate in done.failures_by_part.items()
         )
         lines.append(f"of 100 failures, as in Llama 3's table 5: {parts}")
-    lines += [_input_line(one) for one in done.inputs]
+    lines += [_input_line(one) for one in done.inputs if one.high > 0]
     if done.load is not None:
         lines.append(_input_line(done.load))
     lines.append(_data_line(done.data))
