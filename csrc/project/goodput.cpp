@@ -203,7 +203,7 @@ double DrawnRuns::quantile(double share) const {
 DrawnRuns draw_runs(const Outages& of, double step_s, int64_t steps, int64_t every,
                     const std::optional<Spares>& spares, int64_t runs, uint64_t seed) {
   const double expected = of.failures_per_s * expected_wall_s(of, step_s, steps, every);
-  TRN_CHECK(expected * double(runs) <= 1e10, project,
+  TRN_CHECK(expected * double(runs) <= 1e9, project,
             "a run of some " + std::to_string(int64_t(std::min(expected, 1e18))) +
                 " failures is too long to be drawn " + std::to_string(runs) + " times",
             "draw fewer (--draws)");

@@ -99,7 +99,7 @@ struct DrawnRuns {
   double failures = 0;                  // mean
   double quantile(double share) const;  // nearest rank
 };
-// Throws ProjectError where more than 1e10 failures would have to be drawn.
+// Throws ProjectError where more than 1e9 failures would have to be drawn.
 DrawnRuns draw_runs(const Outages& of, double step_s, int64_t steps, int64_t every,
                     const std::optional<Spares>& spares, int64_t runs, uint64_t seed);
 

@@ -281,8 +281,8 @@ def test_the_same_seed_draws_the_same_runs(asked):
 
 
 def test_text_is_as_committed(folder):
-    said = command("goodput", "pod.trnsim", "--tokens", "9000T", "--tokens-per-step", TOKENS,
-                   "--every-minutes", 60, "--spares", 1, "--repair-hours", 24, cwd=folder)  # fmt: skip
+    run = ["--tokens", "9000T", "--tokens-per-step", TOKENS, "--every-minutes", 60]
+    said = command("goodput", "pod.trnsim", *run, "--spares", 1, "--repair-hours", 24, cwd=folder)
     assert said.returncode == 0, said.stderr
     assert said.stdout == GOLDEN.read_text()
 

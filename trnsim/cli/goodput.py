@@ -6,12 +6,15 @@ from __future__ import annotations
 
 import re
 from fractions import Fraction
-from typing import Annotated
+from typing import TYPE_CHECKING, Annotated
 
 import typer
 
 from trnsim.cli import options, output
 from trnsim.errors import PlanError
+
+if TYPE_CHECKING:
+    from trnsim.plan import Goodput
 
 Number = float | None
 
@@ -140,6 +143,10 @@ def goodput(
     if document is not None:
         document.write(done.to_dict())
         return
+    _print(done)
+
+
+def _print(done: Goodput) -> None:
     from trnsim.report.goodput import goodput_lines, heading, tables
 
     typer.echo(heading(done))

@@ -2,8 +2,8 @@
 # SPDX-FileCopyrightText: The trnsim authors
 """plan: one job on several machines, at several sizes, or for many days.
 
-`trnsim.compare`, `trnsim.scale` and `trnsim.goodput`. Each run of a script is `trnsim run` in a process of its own;
-what a machine or a size cannot do is a row with the reason.
+`trnsim.compare`, `trnsim.scale` and `trnsim.goodput`. Each run of a script is `trnsim run` in a
+process of its own; what a machine or a size cannot do is a row with the reason.
 """
 
 from trnsim.plan.comparison import Comparison, ComparisonRow, compare

@@ -194,7 +194,7 @@ def goodput(
 def _refuse_early(
     run: RunFile, machine: str | os.PathLike[str] | _core.Machine | None, options: GoodputOptions
 ) -> None:
-    """Raises PlanError where the way to storage is needed and not known; before a long projection."""
+    """Raises PlanError where the way to storage is needed and not known: no long projection."""
     from trnsim import _core
     from trnsim import machine as machines
 
@@ -347,7 +347,12 @@ def _notes(
     projection: Projection, estimate: _core.GoodputEstimate, paths: inputs.Paths, upload: Input,
     data: DataLoading, unit: int, options: GoodputOptions,
 ) -> list[str]:  # fmt: skip
-    notes = []
+    notes, p = [], projection.figures
+    if p.chips_used < p.chips:
+        notes.append(
+            f"{p.chips_used:,} of {p.chips:,} chips used: the script is not distributed; the others "
+            "cost nothing here"
+        )
     if not projection.fits:
         notes.append("the step DOES NOT FIT the memory of a rank: see trnsim project")
     if upload.value > estimate.every * projection.step_time_s:
@@ -360,8 +365,8 @@ def _notes(
     if uses_path and paths.store is None and paths.writers_bytes_per_s is not None:
         total = paths.writers_bytes_per_s / 1e9
         notes.append(
-            f"the storage is taken to keep up with all servers ({paths.servers:,}), {total:,.0f} GB/s "
-            "together: --store-gb-per-s gives what it takes"
+            f"the storage is taken to keep up with all servers ({paths.servers:,}), "
+            f"{total:,.0f} GB/s together: --store-gb-per-s gives what it takes"
         )
     if options.spares is None:
         notes.append(
@@ -371,10 +376,10 @@ def _notes(
     else:
         share = inputs.replaced_share()
         notes.append(
-            f"spares: {options.spares} of {unit} chips; {100 * share:.0f} % of the failures take one "
-            f"out of service for {options.repair_hours:g} h, as many as were of hardware in "
-            "Llama 3's table; spares cost and draw as much as the others, and the intervals between "
-            "checkpoints are compared without waiting for repairs"
+            f"spares: {options.spares} of {unit} chips; {100 * share:.0f} % of the failures take "
+            f"one out of service for {options.repair_hours:g} h, as many as were of hardware in "
+            "Llama 3's table; spares cost and draw as much as the others, and the intervals "
+            "between checkpoints are compared without waiting for repairs"
         )
     notes.append(
         "the step is device work alone: no data loading, logging, evaluation or planned stops; all "

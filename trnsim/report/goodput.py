@@ -127,7 +127,7 @@ def heading(done: Goodput) -> str:
     return (
         f"{projection.figures.machine}: {projection.figures.chips_used:,} chips, step "
         f"{words.duration(projection.step_time_s)} ({words.duration(low)} to "
-        f"{words.duration(high)})"
+        f"{words.duration(high)}, {projection.figures.interval_basis})"
     )
 
 
