@@ -350,8 +350,8 @@ def _notes(
     notes, p = [], projection.figures
     if p.chips_used < p.chips:
         notes.append(
-            f"{p.chips_used:,} of {p.chips:,} chips used: the script is not distributed; the others "
-            "cost nothing here"
+            f"{p.chips_used:,} of {p.chips:,} chips used: the script is not distributed; the "
+            "others cost nothing here"
         )
     if not projection.fits:
         notes.append("the step DOES NOT FIT the memory of a rank: see trnsim project")
