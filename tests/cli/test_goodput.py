@@ -21,7 +21,13 @@ from trnsim.cli import app, output
 from trnsim.cli.goodput import parse_count
 from trnsim.errors import PlanError, TrnSimError
 from trnsim.plan import GoodputOptions
-from trnsim.plan.goodput_inputs import failure_rate, parts, replaced_share, sheet
+from trnsim.plan.goodput_inputs import (
+    checkpoint_bytes,
+    failure_rate,
+    parts,
+    replaced_share,
+    sheet,
+)
 
 GOLDEN = Path(__file__).resolve().parent.parent / "golden" / "goodput.txt"
 TOKENS = 1_000_000  # of a step
@@ -204,13 +210,20 @@ def test_a_checkpoint_has_fourteen_bytes_a_parameter_where_ranks_hold_as_many(fo
     assert size["value"] == 12 * parameters and size["confidence"] == "given"
 
 
-def test_no_checkpoint_is_larger_than_what_its_ranks_hold(tmp_path):
-    trnsim.project(train(world_size=1), "trn2", chips=1, interval=False).write(tmp_path, "one")
-    done = trnsim.goodput(tmp_path / "one.trnsim")
-    kinds = done.projection.memory_by_kind
-    held = kinds["parameters"] + kinds.get("optimizer", 0)
-    assert held < 14 * done.projection.parameters
-    assert done.size.value == done.size.high == held
+@pytest.mark.parametrize(
+    ("kinds", "ranks", "size"),
+    [
+        ({"parameters": 400, "optimizer": 800}, 1, (1200, 1000, 1200)),  # float32 and Adam
+        ({"parameters": 100, "optimizer": 200}, 4, (1200, 1000, 1200)),  # all of it in shards
+        ({"parameters": 400, "optimizer": 400}, 1, (800, 800, 800)),  # momentum alone
+        ({"parameters": 400, "optimizer": 800}, 4, (1400, 1000, 1600)),  # replicas
+        ({"parameters": 400}, 1, (1400, 1000, 1600)),  # states that a first step has not made yet
+    ],
+)
+def test_no_checkpoint_is_larger_than_what_its_ranks_hold(kinds, ranks, size):
+    figures = SimpleNamespace(parameters=100, ranks=ranks, memory_by_kind=kinds)
+    found = checkpoint_bytes(SimpleNamespace(figures=figures), GoodputOptions())
+    assert found.triple == size
 
 
 def test_paths_are_those_of_the_machine(asked):

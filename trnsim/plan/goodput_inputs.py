@@ -239,7 +239,9 @@ def checkpoint_bytes(projection: Projection, options: GoodputOptions) -> Input:
         f"{parameters:,} parameters of {size.value} bytes: {size.source}",
     ).in_("bytes", parameters)  # fmt: skip
     held = _held_bytes(projection)
-    if not 0 < held < size.value:
+    # A script that was captured for one step has no optimizer states yet at its peak of memory.
+    has_states = projection.figures.memory_by_kind.get("optimizer", 0) > 0
+    if not has_states or held >= size.value:
         return size
     source = "all parameters and optimizer states that the ranks hold: no more can be written"
     return Input(name, held, min(size.low, held), held, "bytes", "inferred", source)
