@@ -113,6 +113,15 @@ def test_a_script_is_scaled(tmp_path):
     assert run(tmp_path, *ask).count("(kept)") == 2
 
 
+def test_a_long_run_has_a_goodput(runs):
+    run_file = "out/train_gpt_ddp.trnsim"
+    said = run(runs, "goodput", run_file, "--tokens", "15.6T")
+    assert "kept work (goodput)" in said and "15.6 T" in said
+    ask = ["--machine", "rainier", "--tokens", "15.6T", "--store-gb-per-s", 2000, "--spares", 8,
+           "--repair-hours", 24]  # fmt: skip
+    assert "waiting for repairs" in run(runs, "goodput", run_file, *ask)
+
+
 def test_a_collective_is_simulated_alone(tmp_path):
     printed = run(tmp_path, "collective", "all_reduce", "--machine", "trn2-ultra", "--ranks", 64,
                   "-b", "1M", "-e", "1G", "-f", 4)  # fmt: skip

@@ -10,6 +10,7 @@
 one from a run file, `trnsim.collective("all_reduce", "trn2", ranks=16)` simulates one collective,
 `trnsim.compare("train.py", machines=["trn2", "h100"], chips=8)` and
 `trnsim.scale("train.py", chips="1..16")` run a script on several machines or at several sizes,
+`trnsim.goodput("run.trnsim", tokens=10**12)` says what failures and checkpoints cost a long run,
 `trnsim.cost("mylib::op")` registers what an op of your own costs.
 `import trnsim` alone imports nothing heavy: each name is resolved when used.
 """
@@ -32,6 +33,7 @@ _LAZY = {
     "compare": ("trnsim.plan", "compare"),
     "cost": ("trnsim.lower.custom", "cost"),
     "errors": ("trnsim.errors", None),
+    "goodput": ("trnsim.plan", "goodput"),
     "load": ("trnsim.workload", "load"),
     "machine": ("trnsim.machine", None),
     "project": ("trnsim.project", None),

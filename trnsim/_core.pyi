@@ -7,7 +7,7 @@ import numpy
 import numpy.typing
 import typing
 import typing_extensions
-__all__: list[str] = ['Advice', 'Backend', 'Breakdown', 'CallSpan', 'Cohorts', 'CollectiveRun', 'Communicator', 'Engine', 'Fallback', 'Figure', 'Link', 'LinkInfo', 'LinkUse', 'Machine', 'MemoryPeak', 'ModuleShare', 'OpShare', 'Placement', 'Program', 'Progress', 'ProjectProgress', 'Projection', 'Rank', 'RoleFigures', 'Run', 'Step', 'System', 'Timeline', 'Topology', 'Variable', 'Workload', 'bus_factor', 'check_scenario', 'collective_name', 'compose', 'cost_rules', 'estimate_trace_bytes', 'find_violation', 'fold_system', 'input_group_of', 'lower_step', 'make_cohorts', 'make_job_system', 'make_machine', 'make_placement', 'make_system', 'make_topology', 'moved', 'pattern_of_ranks', 'project_step', 'ranks_of_pattern', 'run_collective', 'simulate_seeds', 'simulate_shard', 'simulate_step', 'solve_max_min', 'with_jitter', 'workload_enum_names', 'write_trace']
+__all__: list[str] = ['Advice', 'Backend', 'Breakdown', 'CallSpan', 'CheckpointChoice', 'Cohorts', 'CollectiveRun', 'Communicator', 'Engine', 'Fallback', 'Figure', 'GoodputEstimate', 'Link', 'LinkInfo', 'LinkUse', 'Machine', 'MemoryPeak', 'ModuleShare', 'MovedInput', 'OpShare', 'Placement', 'Program', 'Progress', 'ProjectProgress', 'Projection', 'Rank', 'RoleFigures', 'Run', 'Step', 'System', 'TimeShares', 'Timeline', 'Topology', 'Variable', 'Workload', 'bus_factor', 'check_scenario', 'collective_name', 'compose', 'cost_rules', 'estimate_goodput', 'estimate_trace_bytes', 'find_violation', 'fold_system', 'input_group_of', 'lower_step', 'make_cohorts', 'make_job_system', 'make_machine', 'make_placement', 'make_system', 'make_topology', 'moved', 'pattern_of_ranks', 'project_step', 'ranks_of_pattern', 'run_collective', 'simulate_seeds', 'simulate_shard', 'simulate_step', 'solve_max_min', 'with_jitter', 'workload_enum_names', 'write_trace']
 class Figure:
     def __init__(self, key: str, value: str, unit: str, source: str, confidence: str) -> None:
         ...
@@ -57,6 +57,11 @@ class Machine:
     def hash(self) -> str:
         ...
     @property
+    def host_link_bytes_per_s(self) -> float:
+        """
+        Between the host's memory and one chip, one direction.
+        """
+    @property
     def legal_chip_counts(self) -> list[int]:
         ...
     @property
@@ -67,6 +72,9 @@ class Machine:
         ...
     @property
     def pod_chips(self) -> int:
+        ...
+    @property
+    def power_package_w(self) -> float | None:
         ...
     @property
     def power_per_chip_w(self) -> float | None:
@@ -975,6 +983,82 @@ class CollectiveRun:
     @property
     def uncontended_ps(self) -> int:
         ...
+class TimeShares:
+    @property
+    def checkpoints(self) -> float:
+        ...
+    @property
+    def kept(self) -> float:
+        ...
+    @property
+    def redone(self) -> float:
+        ...
+    @property
+    def restarts(self) -> float:
+        ...
+    @property
+    def waiting(self) -> float:
+        ...
+class CheckpointChoice:
+    @property
+    def every(self) -> int:
+        ...
+    @property
+    def goodput(self) -> float:
+        ...
+    @property
+    def name(self) -> str:
+        ...
+    @property
+    def work_s(self) -> float:
+        ...
+class MovedInput:
+    @property
+    def goodput_high(self) -> float:
+        ...
+    @property
+    def goodput_low(self) -> float:
+        ...
+    @property
+    def input(self) -> str:
+        ...
+    @property
+    def wall_high_s(self) -> float:
+        ...
+    @property
+    def wall_low_s(self) -> float:
+        ...
+class GoodputEstimate:
+    @property
+    def choices(self) -> list[CheckpointChoice]:
+        ...
+    @property
+    def drawn_mean_s(self) -> float:
+        ...
+    @property
+    def drawn_s(self) -> typing.Annotated[list[float], "FixedSize(3)"]:
+        ...
+    @property
+    def every(self) -> int:
+        ...
+    @property
+    def failures(self) -> float:
+        ...
+    @property
+    def goodput(self) -> typing.Annotated[list[float], "FixedSize(3)"]:
+        ...
+    @property
+    def moved(self) -> list[MovedInput]:
+        ...
+    @property
+    def shares(self) -> TimeShares:
+        ...
+    @property
+    def standard_error_s(self) -> float:
+        ...
+    @property
+    def wall_s(self) -> typing.Annotated[list[float], "FixedSize(3)"]:
+        ...
 def bus_factor(name: str, ranks: typing.SupportsInt | typing.SupportsIndex) -> tuple[int, int]:
     ...
 def check_scenario(slow_chips: collections.abc.Sequence[str], faults: collections.abc.Sequence[str], machine: Machine, placement: Placement) -> None:
@@ -987,6 +1071,10 @@ def compose(captured: Workload, segments: collections.abc.Sequence[tuple[typing.
     """
 def cost_rules() -> list:
     ...
+def estimate_goodput(step_s: typing.Annotated[collections.abc.Sequence[typing.SupportsFloat | typing.SupportsIndex], "FixedSize(3)"], failures_per_s: typing.Annotated[collections.abc.Sequence[typing.SupportsFloat | typing.SupportsIndex], "FixedSize(3)"], restart_s: typing.Annotated[collections.abc.Sequence[typing.SupportsFloat | typing.SupportsIndex], "FixedSize(3)"], blocking_s: typing.Annotated[collections.abc.Sequence[typing.SupportsFloat | typing.SupportsIndex], "FixedSize(3)"], upload_s: typing.Annotated[collections.abc.Sequence[typing.SupportsFloat | typing.SupportsIndex], "FixedSize(3)"], every: typing.SupportsInt | typing.SupportsIndex, steps: typing.SupportsInt | typing.SupportsIndex, spares: tuple[typing.SupportsInt | typing.SupportsIndex, typing.SupportsFloat | typing.SupportsIndex, typing.SupportsFloat | typing.SupportsIndex] | None, runs: typing.SupportsInt | typing.SupportsIndex, seed: typing.SupportsInt | typing.SupportsIndex) -> GoodputEstimate:
+    """
+    Inputs as (value, low, high); spares as (count, repair_s, share of failures that take one).
+    """
 def estimate_trace_bytes(run: Run, ranks: collections.abc.Sequence[typing.SupportsInt | typing.SupportsIndex]) -> int:
     ...
 def find_violation(capacities: collections.abc.Sequence[typing.SupportsInt | typing.SupportsIndex], flows: collections.abc.Sequence[collections.abc.Sequence[tuple[typing.SupportsInt | typing.SupportsIndex, typing.SupportsInt | typing.SupportsIndex]]], rates: collections.abc.Sequence[typing.SupportsInt | typing.SupportsIndex]) -> str:

@@ -9,6 +9,7 @@ namespace trnsim::bind {
 void bind_collective(pybind11::module_& module);
 void bind_errors(pybind11::module_& module);
 void bind_fold(pybind11::module_& module);
+void bind_goodput(pybind11::module_& module);
 void bind_lower(pybind11::module_& module);
 void bind_machine(pybind11::module_& module);
 void bind_simulate(pybind11::module_& module);

@@ -63,6 +63,12 @@ void bind_types(py::module_& module) {
                              [](const Machine& m) { return known(m.price_per_chip_hour_usd); })
       .def_property_readonly("power_per_chip_w",
                              [](const Machine& m) { return known(m.power_per_chip_W); })
+      .def_property_readonly("power_package_w",
+                             [](const Machine& m) { return known(m.power_package_W); })
+      .def_property_readonly(
+          "host_link_bytes_per_s",
+          [](const Machine& m) { return m.server.host_link_Bps.to_double(); },
+          "Between the host's memory and one chip, one direction.")
       .def_property_readonly("published_flops",
                              [](const Machine& m) {
                                std::map<std::string, double> peaks;

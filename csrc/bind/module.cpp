@@ -14,4 +14,5 @@ PYBIND11_MODULE(_core, module) {
   trnsim::bind::bind_simulate(module);
   trnsim::bind::bind_project(module);
   trnsim::bind::bind_collective(module);
+  trnsim::bind::bind_goodput(module);
 }

@@ -22,6 +22,7 @@ from trnsim.cli import (
     compare,
     diff,
     doctor,
+    goodput,
     info,
     project,
     run,
@@ -43,6 +44,7 @@ run.add_to(app)
 project.add_to(app)
 compare.add_to(app)
 scale.add_to(app)
+goodput.add_to(app)
 collective.add_to(app)
 info.add_to(app)
 diff.add_to(app)
