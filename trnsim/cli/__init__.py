@@ -26,6 +26,7 @@ from trnsim.cli import (
     project,
     run,
     scale,
+    search,
     validate,
 )
 from trnsim.errors import TrnSimError
@@ -43,6 +44,7 @@ run.add_to(app)
 project.add_to(app)
 compare.add_to(app)
 scale.add_to(app)
+search.add_to(app)
 collective.add_to(app)
 info.add_to(app)
 diff.add_to(app)

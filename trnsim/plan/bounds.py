@@ -29,7 +29,6 @@ from trnsim.recipes.layout import Layout
 
 if TYPE_CHECKING:
     from trnsim.plan.layouts import Candidate
-    from trnsim.plan.trials import Layer
     from trnsim.recipes.models import Model
 
 Kind = tuple[bool, int]  # of a layer: has experts, window of its attention
@@ -64,12 +63,22 @@ def model_of_kind(model: Model, kind: Kind) -> Model:
     return alike.with_(experts=0, topk=0, dense_layers=0, expert_every=1)
 
 
-def alone(layout: Layout) -> Layout:
-    """The same without a pipeline, on as few data parallel ranks as the experts need, and with one
-    micro-batch a rank: what `measure_layer` takes."""
-    of_model = layout.tp * layout.cp
-    dp = layout.ep // math.gcd(layout.ep, of_model)
-    return layout.with_(pp=1, vp=1, dp=dp, shard=0, global_batch=layout.micro_batch * dp)
+def alone(layout: Layout, kind: Kind) -> Layout | None:
+    """What a layer of the kind is measured in: no pipeline, as few data parallel ranks as its
+    experts need, and one micro-batch a rank. None where that would be no bound.
+
+    FSDP's own messages have no place in a bound, since two ranks may take longer for theirs than
+    many: there each context parallel rank has its tokens to itself, whose attention sees fewer
+    others, and experts that are divided are not measured.
+    """
+    has_experts, _ = kind
+    if layout.zero == 3:
+        if has_experts and layout.ep > 1:
+            return None
+        layout = layout.with_(cp=1, sequence=layout.sequence // layout.cp)
+    ep = layout.ep if has_experts else 1
+    dp = ep // math.gcd(ep, layout.tp * layout.cp)
+    return layout.with_(pp=1, vp=1, ep=ep, dp=dp, shard=0, global_batch=layout.micro_batch * dp)
 
 
 def layer_by_peak(model: Model, layout: Layout, kind: Kind, peak_flops: float) -> float:

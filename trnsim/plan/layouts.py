@@ -20,6 +20,7 @@ if TYPE_CHECKING:
     from trnsim import _core
     from trnsim.recipes.models import Model
 
+_DEGREES = ("tp", "pp", "vp", "cp", "ep", "micro_batch", "recompute", "zero")
 LEAST_USED = 0.9  # of the chips that are asked for
 _LARGEST_PIPELINE = 64
 _LEAST_SEQUENCE = 2048  # tokens of a context parallel rank
@@ -145,9 +146,7 @@ def _powers(most: int) -> tuple[int, ...]:
     return tuple(2**i for i in range(max(1, most).bit_length()))
 
 
-def _degrees(
-    model: Model, pod_ranks: int, ranks: int, space: Space
-) -> Iterator[dict[str, Any]]:
+def _degrees(model: Model, pod_ranks: int, ranks: int, space: Space) -> Iterator[dict[str, Any]]:
     """All combinations, but for data parallelism."""
     layers = model.layers
     tp = space.tp or _powers(min(pod_ranks, model.heads, ranks))
@@ -164,8 +163,17 @@ def _degrees(
     ):
         if z == 3 and p > 1 and space.pp is None:
             continue  # FSDP gathers parameters for every micro-batch: nobody pipelines it
+        if r == "selective" and space.recompute is None and not _has_scores(space, z):
+            continue  # a fused kernel keeps no scores: the same program as without
         for v in space.vp or _pieces(layers, p):
-            yield dict(tp=t, pp=p, vp=v, cp=c, ep=e, micro_batch=m, recompute=r, zero=z)
+            values = (t, p, v, c, e, m, r, z)
+            yield dict(zip(_DEGREES, values, strict=True))
+
+
+def _has_scores(space: Space, zero: int) -> bool:
+    """Whether attention keeps its scores for the backward."""
+    name = space.styles[zero == 3]
+    return bool(name) and style_of(name).attention == "scores"
 
 
 def _pieces(layers: int, stages: int) -> tuple[int, ...]:

@@ -223,9 +223,7 @@ class _Searcher:
         if is_measured:
             of_kind = {kind: self.layers[self._key(candidate, kind)] for kind in self.kinds}
             measured = {kind: layer for kind, layer in of_kind.items() if layer is not None}
-            seconds |= {
-                kind: max(seconds[kind], layer.seconds) for kind, layer in measured.items()
-            }
+            seconds |= {kind: max(seconds[kind], layer.seconds) for kind, layer in measured.items()}
             activations = {kind: 0 for kind in self.kinds}
             activations |= {kind: layer.activation_bytes for kind, layer in measured.items()}
         bound = bound_of(model, candidate, seconds, activations)
@@ -236,7 +234,7 @@ class _Searcher:
         heapq.heappush(self.heap, (bound.seconds, number, candidate, bound, is_measured))
 
     def _key(self, candidate: Candidate, kind: Kind) -> tuple[Any, ...]:
-        return alone(candidate.layout), candidate.style, kind
+        return alone(candidate.layout, kind), candidate.style, kind
 
     def _next(self, pool: ProcessPoolExecutor) -> tuple[Future[Any], tuple[Any, ...]] | None:
         """Takes the lowest bound and does what is to be done next with it: nothing, a measurement
@@ -260,16 +258,14 @@ class _Searcher:
         if kept is not None:
             self._keep(candidate, bound, kept)
             return None
-        trial = pool.submit(
-            try_layout, self.where, self.model, candidate.layout, candidate.style
-        )
+        trial = pool.submit(try_layout, self.where, self.model, candidate.layout, candidate.style)
         return trial, ("trial", number, candidate, bound)
 
     def _begin_layer(
         self, pool: ProcessPoolExecutor, key: tuple[Any, ...]
     ) -> tuple[Future[Any], tuple[Any, ...]] | None:
         layout, style, kind = key
-        chips, rest = divmod(layout.world, self.where.ranks_per_chip)
+        chips, rest = divmod(layout.world if layout else 0, self.where.ranks_per_chip)
         if rest or chips not in self.legal:
             self._end_layer(key, None)
             return None
@@ -292,9 +288,7 @@ class _Searcher:
 
     # --- simulations -----------------------------------------------------------------------------
 
-    def _tried(
-        self, future: Future[Trial], _: int, candidate: Candidate, bound: Bound
-    ) -> None:
+    def _tried(self, future: Future[Trial], _: int, candidate: Candidate, bound: Bound) -> None:
         try:
             trial = future.result()
         except TrnSimError as error:

@@ -23,9 +23,7 @@ def search_table(done: Search) -> Table:
     known = {one.order() for one in best}
     rows = best + [one for one in done.front if one.order() not in known]
     front = {one.order() for one in done.front}
-    columns: dict[str, list[str]] = {
-        "": [("*" if one.order() in front else " ") for one in rows]
-    }
+    columns: dict[str, list[str]] = {"": [("*" if one.order() in front else " ") for one in rows]}
     for name in DEGREES:
         columns[name] = [str(getattr(one.candidate.layout, name)) for one in rows]
     columns |= {
