@@ -8,18 +8,13 @@ import re
 import sys
 import time
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any
+from typing import Annotated, Any
 
 import typer
 
 from trnsim.cli import options, output
 from trnsim.cli.compare import parse_share
 from trnsim.errors import PlanError
-
-if TYPE_CHECKING:
-    from trnsim.plan.layouts import Space
-    from trnsim.plan.script_runs import Target
-    from trnsim.recipes.models import Model
 
 Model_ = Annotated[
     str, typer.Argument(metavar="MODEL", help="A model's name, or a config.json of Hugging Face.")
@@ -123,29 +118,27 @@ def search(
     where none fits.
     """
     options.let_threads_sleep()
-    from trnsim.plan.layouts import Space, styles_of
-    from trnsim.plan.script_runs import RunOptions, targets_of
-    from trnsim.plan.search import search as search_all
+    from trnsim.plan import RunOptions
+    from trnsim.plan.layout_search import search as search_all
+    from trnsim.plan.layouts import Space
     from trnsim.report.search import search_lines, search_table
 
-    asked = RunOptions(overrides=tuple(overrides or ()), stack=stack)
-    (target,) = targets_of([machine], asked)
     numbers = {"tp": tp, "pp": pp, "vp": vp, "cp": cp, "ep": ep, "micro_batch": micro_batch,
                "zero": zero}  # fmt: skip
+    if global_batch == 0:
+        raise PlanError("--global-batch 0 is no step: use 1 or more")
     space = Space(
-        sequence=sequence, global_batch=global_batch or max(1, _TOKENS // max(1, sequence)),
+        sequence, global_batch or 0,
         **{name: _numbers(name, text) for name, text in numbers.items()},
         recompute=None if recompute is None else tuple(recompute.split(",")),
-        precision=precision, styles=styles_of(target.stack),
-        least_used=float(parse_share(least_used, "--least-used")),
+        precision=precision, least_used=float(parse_share(least_used, "--least-used")),
     )  # fmt: skip
-    of = model_of(model)
+    asked = RunOptions(overrides=tuple(overrides or ()), stack=stack, ranks_per_chip=ranks_per_chip)
     output.check_out(out)
     document = output.claim_json(as_json)
-    per_chip = ranks_per_chip or target.machine.ranks_per_chip_allowed[0]
     done = search_all(
-        of, target, _numbers("chips", chips) or (), space, ranks_per_chip=per_chip, top=top,
-        slower_by=float(parse_share(slower_by, "--slower-by")), intervals=intervals,
+        model, machine=machine, chips=_numbers("chips", chips) or (), space=space, options=asked,
+        top=top, slower_by=float(parse_share(slower_by, "--slower-by")), intervals=intervals,
         prune=not exhaustive, jobs=jobs, out=out, tell=_Progress(),
     )  # fmt: skip
     if document is not None:
@@ -155,10 +148,7 @@ def search(
     if not done.best:
         raise typer.Exit(1)
     if save is not None:
-        _save(save, of, space, target, done.best[0].candidate, per_chip)
-
-
-_TOKENS = 1 << 24  # of a step: Llama 3 405B's last batch size (Llama Team 2024, table 4)
+        done.save(save, done.best[0])
 
 
 def _numbers(name: str, text: str | None) -> tuple[int, ...] | None:
@@ -169,38 +159,6 @@ def _numbers(name: str, text: str | None) -> tuple[int, ...] | None:
         option = "--" + name.replace("_", "-")
         raise PlanError(f"{option} '{text}' is no list of whole numbers: write 8 or 1,2,4")
     return tuple(sorted({int(word) for word in words}))
-
-
-def model_of(name: str) -> Model:
-    """A preset, or the model of a config.json.
-
-    Raises:
-        RecipeError: neither.
-    """
-    from trnsim.recipes.models import Model
-
-    if name.endswith(".json"):
-        return Model.from_hf_config(name)
-    return Model.preset(name)
-
-
-def _save(
-    path: Path, model: Model, space: Space, target: Target, candidate: Any, ranks_per_chip: int
-) -> None:
-    """Writes the step of a layout as a run file on its machine."""
-    from trnsim import recipes
-    from trnsim.project import project
-
-    per_server = target.machine.server_chips * ranks_per_chip
-    workloads = recipes.capture(
-        model, candidate.layout, candidate.style, ranks_per_server=per_server
-    )
-    done = project(
-        workloads, target.name, ranks_per_chip=ranks_per_chip, overrides=target.overrides,
-        stack=target.stack, tokens_per_step=space.global_batch * space.sequence,
-        samples_per_step=space.global_batch, top=0, advise=False, interval=False,
-    )  # fmt: skip
-    done.save(path)
 
 
 class _Progress:

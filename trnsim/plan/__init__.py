@@ -1,12 +1,15 @@
 # SPDX-License-Identifier: Apache-2.0
 # SPDX-FileCopyrightText: The trnsim authors
-"""plan: one job on several machines, or at several sizes.
+"""plan: one job on several machines, at several sizes, or in every layout.
 
-`trnsim.compare` and `trnsim.scale`. Each run of a script is `trnsim run` in a process of its own;
-what a machine or a size cannot do is a row with the reason.
+`trnsim.compare`, `trnsim.scale` and `trnsim.search`. Each run of a script is `trnsim run` in a
+process of its own, and each layout of a model a capture of the reference program; what a machine
+or a size cannot do is a row with the reason.
 """
 
 from trnsim.plan.comparison import Comparison, ComparisonRow, compare
+from trnsim.plan.layout_search import Search, search
+from trnsim.plan.layouts import Space
 from trnsim.plan.scaling import Point, Scaling, Stop, scale
 from trnsim.plan.script_runs import RunOptions
 
@@ -16,7 +19,10 @@ __all__ = [
     "Point",
     "RunOptions",
     "Scaling",
+    "Search",
+    "Space",
     "Stop",
     "compare",
     "scale",
+    "search",
 ]

@@ -21,6 +21,7 @@ if TYPE_CHECKING:
     from trnsim.recipes.models import Model
 
 _DEGREES = ("tp", "pp", "vp", "cp", "ep", "micro_batch", "recompute", "zero")
+TOKENS = 1 << 24  # of a step: Llama 3 405B's last batch size (Llama Team 2024, section 3.4.1)
 LEAST_USED = 0.9  # of the chips that are asked for
 _LARGEST_PIPELINE = 64
 _LEAST_SEQUENCE = 2048  # tokens of a context parallel rank
@@ -46,14 +47,15 @@ class Space:
 
     Attributes:
         tp, pp, vp, cp, ep, micro_batch, recompute, zero: as of a Layout.
-        precision, gradient, sequence, global_batch: of all layouts.
+        precision, gradient, sequence, global_batch: of all layouts; global_batch 0 is as many
+            sequences as TOKENS has.
         styles: of layouts whose parameters are not divided (zero 0 to 2), and of FSDP (zero 3);
             "" for none.
         least_used: share of the chips that a layout has to use.
     """
 
-    sequence: int
-    global_batch: int
+    sequence: int = 8192
+    global_batch: int = 0
     tp: tuple[int, ...] | None = None
     pp: tuple[int, ...] | None = None
     vp: tuple[int, ...] | None = None
@@ -70,9 +72,12 @@ class Space:
     def __post_init__(self) -> None:
         if self.precision not in PRECISIONS:
             raise PlanError(f"precision '{self.precision}': use {', '.join(PRECISIONS)}")
-        for name in ("sequence", "global_batch"):
-            if getattr(self, name) < 1:
-                raise PlanError(f"{name} {getattr(self, name)} of a step: use 1 or more")
+        if self.sequence < 1:
+            raise PlanError(f"sequence {self.sequence} of a step: use 1 or more")
+        if self.global_batch < 0:
+            raise PlanError(f"global_batch {self.global_batch} of a step: use 1 or more")
+        if not self.global_batch:
+            object.__setattr__(self, "global_batch", max(1, TOKENS // self.sequence))
         for name in ("tp", "pp", "vp", "cp", "ep", "micro_batch"):
             if any(number < 1 for number in getattr(self, name) or ()):
                 raise PlanError(f"{name} {min(getattr(self, name))}: use 1 or more")
@@ -194,8 +199,8 @@ def _candidate(
     if of_model > chips * ranks_per_chip:
         product = " x ".join(f"{name} {degrees[name]}" for name in ("tp", "pp", "cp"))
         refused.add(
-            f"{product} = {of_model} ranks on {chips} chips with {ranks_per_chip} each: use smaller "
-            "degrees or more chips",
+            f"{product} = {of_model} ranks on {chips} chips with {ranks_per_chip} each: use "
+            "smaller degrees or more chips"
         )
         return None
     style_name = space.styles[degrees["zero"] == 3]

@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
     from trnsim import _core
+    from trnsim.project import Projection
     from trnsim.recipes.layout import Layout
     from trnsim.recipes.models import Model
     from trnsim.recipes.style import Style
@@ -80,6 +81,22 @@ def _settle() -> None:
     gc.freeze()
 
 
+def step_of(
+    where: Where, model: Model, layout: Layout, style: Style, interval: bool = False
+) -> Projection:
+    """The training step of the layout, captured from the reference program and projected."""
+    from trnsim import recipes
+    from trnsim.project import project
+
+    _settle()
+    server = _machine(where).server_chips * where.ranks_per_chip
+    return project(
+        recipes.capture(model, layout, style, ranks_per_server=server), _machine(where),
+        ranks_per_chip=where.ranks_per_chip, tokens_per_step=layout.global_batch * layout.sequence,
+        samples_per_step=layout.global_batch, top=0, advise=False, interval=interval,
+    )  # fmt: skip
+
+
 def try_layout(
     where: Where, model: Model, layout: Layout, style: Style, interval: bool = False
 ) -> Trial:
@@ -88,26 +105,13 @@ def try_layout(
     Raises:
         TrnSimError: the machine cannot run it.
     """
-    from trnsim import recipes
-    from trnsim.project import project
     from trnsim.recipes.lengths import at_length, simulated_lengths
 
-    _settle()
-    machine = _machine(where)
     lengths = simulated_lengths(model, layout)
     done = [
-        project(
-            recipes.capture(
-                model, length, style,
-                ranks_per_server=machine.server_chips * where.ranks_per_chip,
-            ),
-            machine, ranks_per_chip=where.ranks_per_chip, top=0, advise=False,
-            tokens_per_step=length.global_batch * length.sequence,
-            samples_per_step=length.global_batch,
-            interval=interval and length is lengths[-1],
-        )
+        step_of(where, model, length, style, interval and length is lengths[-1])
         for length in lengths
-    ]  # fmt: skip
+    ]
 
     def whole(values: list[float]) -> float:
         return at_length(values, lengths, layout)
@@ -120,6 +124,7 @@ def try_layout(
     }
     flops = whole([float(each.figures.model_flops or 0) for each in done])
     chips = last.chips
+    machine = _machine(where)
     price, watts = machine.price_usd_per_chip_hour, machine.power_per_chip_w
     low, high = done[-1].step_time_interval_s
     return Trial(
@@ -160,10 +165,10 @@ def measure_layer(where: Where, model: Model, layout: Layout, style: Style) -> L
         model: whose layers are all alike.
         layout: without a pipeline, and with one micro-batch.
     """
+    of_one = layout.global_batch
     trials = {
         (layers, count): try_layout(
-            where, model.with_(layers=layers), layout.with_(global_batch=layout.global_batch * count),
-            style,
+            where, model.with_(layers=layers), layout.with_(global_batch=of_one * count), style
         )
         for layers in (2, 3)
         for count in (2, 3)

@@ -11,7 +11,7 @@ from trnsim.report import words
 from trnsim.report.plan import UNKNOWN, Table
 
 if TYPE_CHECKING:
-    from trnsim.plan.search import Found, Search
+    from trnsim.plan.layout_search import Found, Search
 
 DEGREES = ("tp", "pp", "vp", "cp", "ep", "dp", "zero")
 _LEFT = ("recompute", "limited by")
@@ -106,6 +106,11 @@ def search_lines(done: Search) -> list[str]:
             f"{len(extended)} of the best: a step of very many micro-batches, by two shorter ones"
         )
     lines += sorted({f"guess: {guess}" for one in done.best[:1] for guess in one.trial.guesses})
+    if done.where.stack is None:
+        lines.append(
+            f"no stack: by the machine's figures alone, which no program reaches: name one, as "
+            f"--machine {done.where.machine}:STACK (trnsim info lists them)"
+        )
     basis = {one.trial.interval_basis for one in done.best}
     lines += [f"interval: {each}" for each in sorted(basis) if each]
     return lines
@@ -142,8 +147,10 @@ def search_document(done: Search) -> dict[str, Any]:
 
     return {
         "model": done.model.to_dict(),
-        "machine": done.machine,
-        "stack": done.stack,
+        "machine": done.where.machine,
+        "stack": done.where.stack,
+        "overrides": list(done.where.overrides),
+        "ranks_per_chip": done.where.ranks_per_chip,
         "chips": list(done.chips),
         "space": asdict(done.space),
         "slower_by": done.slower_by,

@@ -10,6 +10,7 @@ that it takes. A bound that proves to be above its step is said.
 from __future__ import annotations
 
 import heapq
+import math
 import os
 from collections.abc import Callable, Iterable
 from concurrent.futures import FIRST_COMPLETED, Future, ProcessPoolExecutor, wait
@@ -18,6 +19,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from trnsim.errors import PlanError, TrnSimError
+from trnsim.job import LARGEST_COUNT, whole_numbers_of
 from trnsim.plan.bounds import (
     Bound,
     Kind,
@@ -28,12 +30,12 @@ from trnsim.plan.bounds import (
     model_of_kind,
 )
 from trnsim.plan.kept import Kept, key_of
-from trnsim.plan.layouts import Candidate, Refused, Space, candidates
-from trnsim.plan.trials import Layer, Trial, Where, measure_layer, try_layout
+from trnsim.plan.layouts import Candidate, Refused, Space, candidates, styles_of
+from trnsim.plan.script_runs import RunOptions, targets_of
+from trnsim.plan.trials import Layer, Trial, Where, measure_layer, step_of, try_layout
 from trnsim.pool import worker_pool
 
 if TYPE_CHECKING:
-    from trnsim.plan.script_runs import Target
     from trnsim.recipes.models import Model
 
 SLOWER_BY = 0.1
@@ -100,8 +102,7 @@ class Search:
     """
 
     model: Model
-    machine: str
-    stack: str | None
+    where: Where
     chips: tuple[int, ...]
     space: Space
     slower_by: float
@@ -112,6 +113,14 @@ class Search:
     refused: Refused
     failed: tuple[tuple[Candidate, str], ...] = ()
     wrong_bounds: tuple[Found, ...] = ()
+
+    def save(self, path: str | os.PathLike[str], found: Found) -> None:
+        """Writes the step of a layout as a run file on its machine, for every other verb.
+
+        Raises:
+            WorkloadError: it cannot be written.
+        """
+        step_of(self.where, self.model, found.candidate.layout, found.candidate.style).save(path)
 
     def tokens_per_s(self, found: Found) -> float:
         """Of all chips."""
@@ -172,6 +181,17 @@ class _Answers:
             if one.trial.step_time_s <= most and not is_beaten:
                 front.append(one)
         return front
+
+
+# What a process takes: for itself, and for each chip of the machine (393,216 take 9 GB).
+_BYTES_OF_PROCESS, _BYTES_OF_CHIP = 1_000_000_000, 25_000
+
+
+def _jobs_for(chips: int) -> int:
+    """One process a core, as far as the memory of this computer goes."""
+    free = os.sysconf("SC_AVPHYS_PAGES") * os.sysconf("SC_PAGE_SIZE")
+    most = free // (_BYTES_OF_PROCESS + _BYTES_OF_CHIP * chips)
+    return max(1, min(os.cpu_count() or 1, most))
 
 
 class _Searcher:
@@ -322,12 +342,12 @@ class _Searcher:
 
 
 def search(
-    model: Model,
-    target: Target,
-    chips: Iterable[int],
-    space: Space,
+    model: Model | str,
     *,
-    ranks_per_chip: int = 1,
+    machine: str = "trn2",
+    chips: int | Iterable[int] = 16,
+    space: Space | None = None,
+    options: RunOptions | None = None,
     top: int = 10,
     slower_by: float = SLOWER_BY,
     intervals: int = INTERVALS,
@@ -339,57 +359,84 @@ def search(
     """Simulates the layouts of a model that can be the fastest, or on the front.
 
     Args:
-        model: what is trained.
-        target: the machine and its stack.
+        model: what is trained: a Model, a preset's name, or a path of a config.json.
+        machine: a name or a machine file, with a stack after a colon where it runs under one.
         chips: numbers of chips; data parallelism takes what the other degrees leave.
-        space: what is tried.
-        ranks_per_chip: of the job.
+        space: what is tried; its styles are those of the stack's programs.
+        options: of these overrides, stack and ranks_per_chip hold.
         top: how many of the fastest to find.
         slower_by: how much longer than the fastest a layout of the front may take.
         intervals: how many of the fastest are simulated with their interval, which takes as long as
             some thirty others.
         prune: leave out what cannot be among the answers by its bounds; False simulates all.
-        jobs: processes; None: one a core.
+        jobs: processes; None: one a core, as far as the memory goes.
         out: a folder that keeps what was simulated, which then is not simulated again.
         tell: called after every simulation, with what has `counts`, `answers` and `heap`.
 
     Raises:
         PlanError: no layout is allowed: the rule that forbids it, and what works.
+        RecipeError: no such model.
+        MachineError: an unknown machine, stack or figure.
     """
     if top < 1:
         raise PlanError(f"top {top}: use 1 or more")
-    if slower_by < 0:
-        raise PlanError(f"slower_by {slower_by:g} is negative: use 0 or more")
-    counts, refused = sorted(set(chips)), Refused()
+    if not 0 <= slower_by < math.inf:
+        raise PlanError(f"slower_by {slower_by:g}: use 0 or more")
+    options = options or RunOptions()
+    (target,) = targets_of([machine], options)
+    model = model_of(model)
+    per_chip = options.ranks_per_chip or target.machine.ranks_per_chip_allowed[0]
+    space = replace(space or Space(), styles=styles_of(target.stack))
+    counts, refused = _sizes(chips), Refused()
     layouts: list[Candidate] = []
     for count in counts:
-        layouts += candidates(model, target.machine, count, ranks_per_chip, space, refused)
+        layouts += candidates(model, target.machine, count, per_chip, space, refused)
     if not layouts:
         raise PlanError(f"no layout of {model.name or 'the model'}: {refused.why()}")
-    where = Where(target.name, target.overrides, target.stack, ranks_per_chip)
+    where = Where(target.name, target.overrides, target.stack, per_chip)
     answers = _Answers(top, slower_by)
     kept = None if out is None else Kept(Path(out) / "layouts")
+    jobs = jobs or _jobs_for(counts[-1])
     with worker_pool(jobs) as pool:
         searcher = _Searcher(where, target.machine, model, answers, kept, prune, tell)
-        searcher.run(layouts, pool, jobs or os.cpu_count() or 1)
+        searcher.run(layouts, pool, jobs)
         best, front = answers.found[:top], answers.front()
-        trials = {
-            one.order(): pool.submit(
-                try_layout, where, model, one.candidate.layout, one.candidate.style, True
-            )
-            for one in best[:intervals]
-        }
-
-        def whole(several: list[Found]) -> tuple[Found, ...]:
-            return tuple(
-                replace(one, trial=trials[one.order()].result()) if one.order() in trials else one
-                for one in several
-            )
-
-        best_of_all, whole_front = whole(best), whole(front)
+        whole = _with_intervals(pool, where, model, best[:intervals])
     return Search(
-        model, target.machine.name, target.stack, tuple(counts), space, slower_by,
-        best_of_all, whole_front,
+        model, where, tuple(counts), space, slower_by,
+        tuple(whole.get(one.order(), one) for one in best),
+        tuple(whole.get(one.order(), one) for one in front),
         tuple(sorted(searcher.simulated, key=Found.order)),
         searcher.counts, refused, tuple(searcher.failed), tuple(searcher.wrong),
     )  # fmt: skip
+
+
+def _with_intervals(
+    pool: ProcessPoolExecutor, where: Where, model: Model, several: list[Found]
+) -> dict[tuple[Any, ...], Found]:
+    """The same with their intervals, by their order."""
+    trials = [
+        pool.submit(try_layout, where, model, one.candidate.layout, one.candidate.style, True)
+        for one in several
+    ]
+    return {
+        one.order(): replace(one, trial=trial.result())
+        for one, trial in zip(several, trials, strict=True)
+    }
+
+
+def model_of(model: Model | str) -> Model:
+    """A preset by its name, or the model of a config.json."""
+    from trnsim.recipes.models import Model
+
+    if isinstance(model, Model):
+        return model
+    return Model.from_hf_config(model) if model.endswith(".json") else Model.preset(model)
+
+
+def _sizes(chips: int | Iterable[int]) -> list[int]:
+    numbers = chips if isinstance(chips, Iterable) else [chips]
+    sizes = sorted(set(whole_numbers_of(PlanError, "chips", numbers, 1, LARGEST_COUNT)))
+    if not sizes:
+        raise PlanError("chips has no size: list at least one")
+    return sizes
