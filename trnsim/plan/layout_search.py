@@ -40,7 +40,10 @@ if TYPE_CHECKING:
 
 SLOWER_BY = 0.1
 INTERVALS = 3
-ROUNDING = 1e-9  # of a step: bounds are sums in floating point
+# Of a bound. A layer in the middle of a pipeline may hide a little more of its messages behind
+# another micro-batch than one by itself does, and allocators round: up to 0.6 % in 119 layouts of
+# Llama 3 405B.
+MARGIN = 0.02
 
 
 @dataclass(frozen=True)
@@ -247,7 +250,7 @@ class _Searcher:
             activations = {kind: 0 for kind in self.kinds}
             activations |= {kind: layer.activation_bytes for kind, layer in measured.items()}
         bound = bound_of(model, candidate, seconds, activations)
-        bound = replace(bound, seconds=bound.seconds * (1 - ROUNDING))
+        bound = Bound(bound.seconds * (1 - MARGIN), bound.memory_bytes * (1 - MARGIN))
         if self.prune and bound.memory_bytes > self.most_bytes:
             self.counts.too_large += 1
             return
