@@ -122,6 +122,14 @@ def test_a_long_run_has_a_goodput(runs):
     assert "waiting for repairs" in run(runs, "goodput", run_file, *ask)
 
 
+def test_layouts_are_searched(tmp_path):
+    ask = ["search", "llama3-8b", "--machine", "rainier", "--chips", 16, "--global-batch", 16,
+           "--tp", "4,8", "--pp", 1, "--cp", 1, "--zero", 1, "--micro-batch", 1, "--intervals", 1,
+           "--save", "best.trnsim"]  # fmt: skip
+    assert "layouts that the rules allow" in run(tmp_path, *ask)
+    assert "step time" in run(tmp_path, "compare", "best.trnsim", "best.trnsim")
+
+
 def test_a_collective_is_simulated_alone(tmp_path):
     printed = run(tmp_path, "collective", "all_reduce", "--machine", "trn2-ultra", "--ranks", 64,
                   "-b", "1M", "-e", "1G", "-f", 4)  # fmt: skip

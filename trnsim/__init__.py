@@ -10,6 +10,7 @@
 one from a run file, `trnsim.collective("all_reduce", "trn2", ranks=16)` simulates one collective,
 `trnsim.compare("train.py", machines=["trn2", "h100"], chips=8)` and
 `trnsim.scale("train.py", chips="1..16")` run a script on several machines or at several sizes,
+`trnsim.search("llama3-405b", machine="rainier", chips=16384)` tries every layout of a model,
 `trnsim.goodput("run.trnsim", tokens=10**12)` says what failures and checkpoints cost a long run,
 `trnsim.cost("mylib::op")` registers what an op of your own costs.
 `import trnsim` alone imports nothing heavy: each name is resolved when used.
@@ -40,6 +41,7 @@ _LAZY = {
     "plan": ("trnsim.plan", None),
     "report": ("trnsim.report", None),
     "scale": ("trnsim.plan", "scale"),
+    "search": ("trnsim.plan", "search"),
     "simulate": ("trnsim.simulate", None),
     "workload": ("trnsim.workload", None),
 }

@@ -27,6 +27,7 @@ from trnsim.cli import (
     project,
     run,
     scale,
+    search,
     validate,
 )
 from trnsim.errors import TrnSimError
@@ -45,6 +46,7 @@ project.add_to(app)
 compare.add_to(app)
 scale.add_to(app)
 goodput.add_to(app)
+search.add_to(app)
 collective.add_to(app)
 info.add_to(app)
 diff.add_to(app)

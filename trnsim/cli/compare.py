@@ -144,9 +144,9 @@ def _print(done: Comparison, over: list[ComparisonRow], fail_over: str | None) -
         typer.echo(f"SLOWER: {row.label}: +{share:.2f} %, more than {fail_over}")
 
 
-def parse_share(text: str) -> Fraction:
+def parse_share(text: str, option: str = "--fail-over") -> Fraction:
     """1/50 of "2%"; raises PlanError for what is no share in percent."""
     found = re.fullmatch(r"(\d+\.?\d*|\.\d+)\s*%", text.strip(), re.ASCII)
     if found is None:
-        raise PlanError(f"--fail-over '{text}' is no share: write it in percent, as 2% or 0.5%")
+        raise PlanError(f"{option} '{text}' is no share: write it in percent, as 2% or 0.5%")
     return Fraction(found[1]) / 100

@@ -1,14 +1,17 @@
 # SPDX-License-Identifier: Apache-2.0
 # SPDX-FileCopyrightText: The trnsim authors
-"""plan: one job on several machines, at several sizes, or for many days.
+"""plan: one job on several machines, at several sizes, in every layout, or for many days.
 
-`trnsim.compare`, `trnsim.scale` and `trnsim.goodput`. Each run of a script is `trnsim run` in a
-process of its own; what a machine or a size cannot do is a row with the reason.
+`trnsim.compare`, `trnsim.scale`, `trnsim.search` and `trnsim.goodput`. Each run of a script is
+`trnsim run` in a process of its own, and each layout of a model a capture of the reference program;
+what a machine or a size cannot do is a row with the reason.
 """
 
 from trnsim.plan.comparison import Comparison, ComparisonRow, compare
 from trnsim.plan.goodput import Goodput, goodput
 from trnsim.plan.goodput_inputs import GoodputOptions
+from trnsim.plan.layout_search import Search, search
+from trnsim.plan.layouts import Space
 from trnsim.plan.scaling import Point, Scaling, Stop, scale
 from trnsim.plan.script_runs import RunOptions
 
@@ -20,8 +23,11 @@ __all__ = [
     "Point",
     "RunOptions",
     "Scaling",
+    "Search",
+    "Space",
     "Stop",
     "compare",
     "goodput",
     "scale",
+    "search",
 ]

@@ -149,14 +149,20 @@ class Projection:
 
         `command` is the script and its arguments, for whoever reads the run file.
         """
-        from trnsim.machine import stack_of
         from trnsim.report import write_outputs
-        from trnsim.workload import save_run
 
         folder = Path(directory)
         write_outputs(self, folder)
+        self.save(folder / f"{name}.trnsim", command)
+        return folder
+
+    def save(self, path: str | os.PathLike[str], command: Sequence[str] | None = None) -> None:
+        """Writes the run file alone; `command` as of `write`."""
+        from trnsim.machine import stack_of
+        from trnsim.workload import save_run
+
         save_run(
-            folder / f"{name}.trnsim",
+            path,
             self.workloads,
             machine=_found_from_anywhere(self.machine.name),
             machine_hash=self.machine.hash,
@@ -169,7 +175,6 @@ class Projection:
                 **self._asked,
             },
         )
-        return folder
 
     def __repr__(self) -> str:
         from trnsim.report.words import duration, percent

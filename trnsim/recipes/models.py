@@ -234,15 +234,17 @@ def _presets() -> dict[str, Model]:
     for name, table in tables.items():
         table = dict(table)
         table.pop("source", None)
+        names = [name, *table.pop("also", [])]
         base = table.pop("like", None)
         if base is not None:
             table = {**made[base.lower()].to_dict(), **table}
         if wrong := set(table) - known:
             raise RecipeError(f"models.toml, {name}: unknown key '{min(wrong)}'")
-        made[name.lower()] = Model(**{**table, "name": name})
+        model = Model(**{**table, "name": name})
+        made |= {each.lower(): model for each in names}
     return made
 
 
 def preset_names() -> list[str]:
     """All models of models.toml."""
-    return [model.name for model in _presets().values()]
+    return list(dict.fromkeys(model.name for model in _presets().values()))

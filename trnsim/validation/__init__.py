@@ -9,9 +9,9 @@ import os
 from collections.abc import Callable, Iterable
 from concurrent.futures import as_completed
 
+from trnsim.pool import worker_pool
 from trnsim.validation.calibrate import Calibration, calibrate
 from trnsim.validation.page import ablation_page, accuracy_page
-from trnsim.validation.pool import worker_pool
 from trnsim.validation.predict import Settings, own_error, predict
 from trnsim.validation.rows import Row, read
 from trnsim.validation.score import Outcome, Statistics, statistics, summary

@@ -23,7 +23,7 @@ import numpy as np
 from trnsim.errors import TrnSimError, ValidationError
 from trnsim.files import write_whole
 from trnsim.machine.loader import Decimal, fitted_constants
-from trnsim.validation.pool import worker_pool
+from trnsim.pool import worker_pool
 from trnsim.validation.predict import Settings, Skipped, captured, machine_of, step_seconds
 from trnsim.validation.rows import Row
 

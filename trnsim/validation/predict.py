@@ -18,6 +18,7 @@ from trnsim.validation.score import Outcome
 
 if TYPE_CHECKING:
     from trnsim import _core
+    from trnsim.recipes.layout import Layout
     from trnsim.validation.ablation import Term
 
 
@@ -122,45 +123,38 @@ def own_error(machine: _core.Machine) -> float | None:
 @dataclass(frozen=True)
 class Captured:
     """The Workloads of a training step, one a role: of the step itself, or, where it has very many
-    micro-batches, of two steps with fewer.
+    micro-batches, of two shorter ones.
 
     Attributes:
-        steps: micro-batches, and Workloads of a step of so many.
-        micro_batches: of the step itself.
+        layout: of the step.
+        steps: layouts that are simulated, and their Workloads.
         ranks_per_chip: of the job.
     """
 
-    steps: tuple[tuple[int, list[_core.Workload]], ...]
-    micro_batches: int
+    layout: Layout
+    steps: tuple[tuple[Layout, list[_core.Workload]], ...]
     ranks_per_chip: int
-
-
-# Of a step with more layers times micro-batches than this, two shorter ones are simulated: once
-# every stage of the pipeline is busy, each further micro-batch takes as long as the one before it.
-_MOST_LAYERS = 1500
 
 
 def step_seconds(captured: Captured, machine: _core.Machine) -> float:
     """The step of a training row on a machine."""
     from trnsim.project import project
+    from trnsim.recipes.lengths import at_length
 
-    seconds = []
-    for _, workloads in captured.steps:
-        done = project(
+    seconds = [
+        project(
             workloads, machine, ranks_per_chip=captured.ranks_per_chip, top=0, advise=False,
             interval=False,
-        )  # fmt: skip
-        seconds.append(done.step_time_s)
-    if len(seconds) == 1:
-        return seconds[0]
-    (fewer, _), (more, _) = captured.steps
-    of_one = (seconds[1] - seconds[0]) / (more - fewer)
-    return seconds[1] + (captured.micro_batches - more) * of_one
+        ).step_time_s
+        for _, workloads in captured.steps
+    ]  # fmt: skip
+    return at_length(seconds, [layout for layout, _ in captured.steps], captured.layout)
 
 
 def captured(row: Row, settings: Settings) -> Captured:
     """The Workloads of the row's recipe, from the folder of captures where it has them."""
     from trnsim import recipes
+    from trnsim.recipes.lengths import simulated_lengths
 
     configured = recipes.configure(dict(row.columns))
     if isinstance(configured, str):
@@ -168,17 +162,12 @@ def captured(row: Row, settings: Settings) -> Captured:
     model, layout, style = configured
     if settings.term:
         layout = settings.term.without(layout)
-    count, stages = layout.micro_batches, layout.pp
-    counts = [count]
-    if count * model.layers > _MOST_LAYERS and count > 6 * stages:
-        times = 2 if stages >= 16 else 3
-        counts = [times * stages, (times + 1) * stages]
-    steps = []
-    for each in counts:
-        batch = layout.global_batch // count * each
-        steps.append((each, _workloads((model, layout.with_(global_batch=batch), style), settings)))
+    steps = tuple(
+        (each, _workloads((model, each, style), settings))
+        for each in simulated_lengths(model, layout)
+    )
     chips = int(row.number("chips") or 0)
-    return Captured(tuple(steps), count, max(1, layout.world // max(1, chips)))
+    return Captured(layout, steps, max(1, layout.world // max(1, chips)))
 
 
 def _workloads(configured: tuple[Any, ...], settings: Settings) -> list[_core.Workload]:

@@ -1,6 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
 # SPDX-FileCopyrightText: The trnsim authors
-"""Processes that predict rows side by side."""
+"""Processes that capture and simulate side by side."""
 
 from __future__ import annotations
 
@@ -11,8 +11,8 @@ from multiprocessing import get_context
 
 
 def worker_pool(processes: int | None = None) -> ProcessPoolExecutor:
-    """A pool of fresh processes, one a core when None. What they print is dropped: each row's
-    outcome says what went wrong with it."""
+    """A pool of fresh processes, one a core when None. What they print is dropped: an
+    outcome says what went wrong."""
     return ProcessPoolExecutor(
         processes or os.cpu_count() or 1, mp_context=get_context("spawn"), initializer=_be_silent
     )

@@ -1,0 +1,260 @@
+# SPDX-License-Identifier: Apache-2.0
+# SPDX-FileCopyrightText: The trnsim authors
+"""Layouts of a model on so many chips: all that a space has, and what rules out the others."""
+
+from __future__ import annotations
+
+import bisect
+import itertools
+import re
+from collections import Counter
+from collections.abc import Iterator
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, Any
+
+from trnsim.errors import PlanError, RecipeError
+from trnsim.recipes.layout import KEPT, PRECISIONS, RECOMPUTE, Layout
+from trnsim.recipes.style import Style, style_of
+
+if TYPE_CHECKING:
+    from trnsim import _core
+    from trnsim.recipes.models import Model
+
+_DEGREES = ("tp", "pp", "vp", "cp", "ep", "micro_batch", "recompute", "zero")
+TOKENS = 1 << 24  # of a step: Llama 3 405B's last batch size (Llama Team 2024, section 3.4.1)
+LEAST_USED = 0.9  # of the chips that are asked for
+_LARGEST_PIPELINE = 64
+_LEAST_SEQUENCE = 2048  # tokens of a context parallel rank
+# The style of each stack's own training programs: divided as Megatron-LM does, or by FSDP.
+_STYLE_OF_STACK = {
+    "": ("megatron", "megatron-fsdp"),
+    "megatron": ("megatron", "megatron-fsdp"),
+    "nemo": ("megatron", "megatron-fsdp"),
+    "nemo-26.04": ("megatron", "megatron-fsdp"),
+    "neuron": ("neuron", ""),
+    "torchtitan": ("", "torchtitan"),
+    "torch-eager": ("", "torchtitan-eager"),
+    "torch-compile": ("", "fsdp"),
+    "llm-foundry": ("", "llm-foundry"),
+    "maxtext": ("", "gspmd"),
+    "axlearn": ("", "gspmd"),
+}
+
+
+@dataclass(frozen=True)
+class Space:
+    """What is tried; None is what suits the model and the machine.
+
+    Attributes:
+        tp, pp, vp, cp, ep, micro_batch, recompute, zero: as of a Layout.
+        precision, gradient, sequence, global_batch: of all layouts; global_batch 0 is as many
+            sequences as TOKENS has.
+        styles: of layouts whose parameters are not divided (zero 0 to 2), and of FSDP (zero 3);
+            "" for none.
+        least_used: share of the chips that a layout has to use.
+    """
+
+    sequence: int = 8192
+    global_batch: int = 0
+    tp: tuple[int, ...] | None = None
+    pp: tuple[int, ...] | None = None
+    vp: tuple[int, ...] | None = None
+    cp: tuple[int, ...] | None = None
+    ep: tuple[int, ...] | None = None
+    micro_batch: tuple[int, ...] | None = None
+    recompute: tuple[str | tuple[str, ...], ...] | None = None
+    zero: tuple[int, ...] | None = None
+    precision: str = "bf16"
+    gradient: str = "float32"
+    styles: tuple[str, str] = ("megatron", "megatron-fsdp")
+    least_used: float = LEAST_USED
+
+    def __post_init__(self) -> None:
+        if self.precision not in PRECISIONS:
+            raise PlanError(f"precision '{self.precision}': use {', '.join(PRECISIONS)}")
+        if self.sequence < 1:
+            raise PlanError(f"sequence {self.sequence} of a step: use 1 or more")
+        if self.global_batch < 0:
+            raise PlanError(f"global_batch {self.global_batch} of a step: use 1 or more")
+        if not self.global_batch:
+            object.__setattr__(self, "global_batch", max(1, TOKENS // self.sequence))
+        for name in ("tp", "pp", "vp", "cp", "ep", "micro_batch"):
+            if any(number < 1 for number in getattr(self, name) or ()):
+                raise PlanError(f"{name} {min(getattr(self, name))}: use 1 or more")
+        for recompute in self.recompute or ():
+            if isinstance(recompute, str) and recompute not in RECOMPUTE:
+                raise PlanError(
+                    f"recompute '{recompute}': use {', '.join(RECOMPUTE)}, or what is kept of "
+                    f"{', '.join(KEPT)}"
+                )
+        if not 0 < self.least_used <= 1:
+            raise PlanError(f"least_used {self.least_used:g}: use above 0, up to 1")
+
+    def style(self, layout: Layout) -> Style:
+        """What the layout's program is written in."""
+        return style_of(self.styles[layout.zero == 3])
+
+
+def styles_of(stack: str | None) -> tuple[str, str]:
+    """The styles of a stack's programs: without FSDP and with it, "" where it has none."""
+    return _STYLE_OF_STACK.get(stack or "", ("megatron", "megatron-fsdp"))
+
+
+@dataclass(frozen=True)
+class Candidate:
+    """A layout, and the chips that it takes."""
+
+    layout: Layout
+    style: Style
+    chips: int
+
+
+@dataclass
+class Refused:
+    """Layouts that a rule forbids, by the rule; one example's own words of each."""
+
+    counts: Counter[str] = field(default_factory=Counter)
+    examples: dict[str, str] = field(default_factory=dict)
+
+    def add(self, words: str) -> None:
+        """Counts a refusal under what it says without its numbers."""
+        rule = re.sub(r"\d[\d,]*", "N", words.partition(": use")[0])
+        self.counts[rule] += 1
+        self.examples.setdefault(rule, words)
+
+    def why(self) -> str:
+        """The reason of most of them, in its first example's words, and how many others."""
+        (rule, _), *others = self.counts.most_common()
+        more = f" (and {len(others)} other rules)" if others else ""
+        return self.examples[rule] + more
+
+
+def candidates(
+    model: Model, machine: _core.Machine, chips: int, ranks_per_chip: int, space: Space,
+    refused: Refused,
+) -> list[Candidate]:  # fmt: skip
+    """Every layout of the space that the rules allow, in a fixed order; the others go to `refused`.
+
+    Data parallelism takes what the rest leaves: the largest degree that divides the batch, and that
+    the machine can be cut to.
+    """
+    found = []
+    pod_ranks = machine.pod_chips * ranks_per_chip
+    for degrees in _degrees(model, pod_ranks, chips * ranks_per_chip, space):
+        candidate = _candidate(model, machine, chips, ranks_per_chip, space, degrees, refused)
+        if candidate is not None:
+            found.append(candidate)
+    return found
+
+
+def _powers(most: int) -> tuple[int, ...]:
+    return tuple(2**i for i in range(max(1, most).bit_length()))
+
+
+def _degrees(model: Model, pod_ranks: int, ranks: int, space: Space) -> Iterator[dict[str, Any]]:
+    """All combinations, but for data parallelism."""
+    layers = model.layers
+    tp = space.tp or _powers(min(pod_ranks, model.heads, ranks))
+    pp = space.pp or tuple(
+        n for n in range(1, min(_LARGEST_PIPELINE, layers, ranks) + 1)
+        if n in _powers(n) or layers % n == 0 or (layers + 2) % n == 0
+    )  # fmt: skip
+    cp = space.cp or _powers(min(space.sequence // _LEAST_SEQUENCE, ranks))
+    ep = space.ep or (_powers(min(model.experts, ranks)) if model.experts else (1,))
+    recompute = space.recompute or RECOMPUTE
+    zero = space.zero or tuple(n for n, style in ((1, 0), (3, 1)) if space.styles[style])
+    for t, p, c, e, m, r, z in itertools.product(
+        tp, pp, cp, ep, space.micro_batch or (1, 2, 4, 8), recompute, zero
+    ):
+        if z == 3 and p > 1 and space.pp is None:
+            continue  # FSDP gathers parameters for every micro-batch: nobody pipelines it
+        if r == "selective" and space.recompute is None and not _has_scores(space, z):
+            continue  # a fused kernel keeps no scores: the same program as without
+        for v in space.vp or _pieces(layers, p):
+            values = (t, p, v, c, e, m, r, z)
+            yield dict(zip(_DEGREES, values, strict=True))
+
+
+def _has_scores(space: Space, zero: int) -> bool:
+    """Whether attention keeps its scores for the backward."""
+    name = space.styles[zero == 3]
+    return bool(name) and style_of(name).attention == "scores"
+
+
+def _pieces(layers: int, stages: int) -> tuple[int, ...]:
+    """Interleaving degrees: those that divide the layers of a stage evenly, or all but two."""
+    if stages == 1:
+        return (1,)
+    most = max(1, layers // stages)
+    even = [v for v in range(1, most + 1) if layers % (stages * v) == 0]
+    even += [v for v in range(1, most + 1) if (layers + 2) % (stages * v) == 0]
+    return tuple(sorted({1, *even}))
+
+
+def _candidate(
+    model: Model, machine: _core.Machine, chips: int, ranks_per_chip: int, space: Space,
+    degrees: dict[str, Any], refused: Refused,
+) -> Candidate | None:  # fmt: skip
+    of_model = degrees["tp"] * degrees["pp"] * degrees["cp"]
+    if of_model > chips * ranks_per_chip:
+        product = " x ".join(f"{name} {degrees[name]}" for name in ("tp", "pp", "cp"))
+        refused.add(
+            f"{product} = {of_model} ranks on {chips} chips with {ranks_per_chip} each: use "
+            "smaller degrees or more chips"
+        )
+        return None
+    style_name = space.styles[degrees["zero"] == 3]
+    if not style_name:
+        what = "FSDP (zero 3)" if degrees["zero"] == 3 else f"zero {degrees['zero']}"
+        refused.add(f"{what} is not in the stack's programs: use another stack, or another zero")
+        return None
+    dp = _data_parallel(machine, chips, ranks_per_chip, space, degrees, of_model)
+    if isinstance(dp, str):
+        refused.add(dp)
+        return None
+    try:
+        layout = Layout(
+            **degrees, dp=dp, global_batch=space.global_batch, sequence=space.sequence,
+            precision=space.precision, gradient=space.gradient,
+        )  # fmt: skip
+        layout.check(model)
+    except RecipeError as error:
+        refused.add(str(error))
+        return None
+    return Candidate(layout, style_of(style_name), layout.world // ranks_per_chip)
+
+
+def _data_parallel(
+    machine: _core.Machine, chips: int, ranks_per_chip: int, space: Space,
+    degrees: dict[str, Any], of_model: int,
+) -> int | str:  # fmt: skip
+    """The largest degree that works, or why there is none that uses the chips."""
+    micro_batch = degrees["micro_batch"]
+    if space.global_batch % micro_batch:
+        return (
+            f"global_batch {space.global_batch} is not a multiple of micro_batch {micro_batch}: "
+            f"use {space.global_batch // micro_batch * micro_batch or micro_batch}"
+        )
+    most = chips * ranks_per_chip // of_model
+    micro_batches = space.global_batch // micro_batch
+    legal = machine.legal_chip_counts
+    nearest = 0
+    for dp in range(min(most, micro_batches), 0, -1):
+        if micro_batches % dp:
+            continue
+        taken, rest = divmod(of_model * dp, ranks_per_chip)
+        at = bisect.bisect_left(legal, taken)
+        if rest or at == len(legal) or legal[at] != taken:
+            continue
+        if taken >= space.least_used * chips:
+            return dp
+        nearest = nearest or dp
+    if not nearest:
+        return f"no degree of data parallelism divides {micro_batches} micro-batches: change one"
+    taken = of_model * nearest // ranks_per_chip
+    more = -(-micro_batches // most) * most * micro_batch
+    return (
+        f"dp {nearest} is the largest of up to {most} that divides {micro_batches} micro-batches, "
+        f"and takes {taken:,} of {chips:,} chips: use {taken:,} chips, or global_batch {more:,} "
+        f"with dp {most}"
+    )

@@ -1,0 +1,169 @@
+# SPDX-License-Identifier: Apache-2.0
+# SPDX-FileCopyrightText: The trnsim authors
+"""A search of layouts as a table, the lines that belong below it, and a document."""
+
+from __future__ import annotations
+
+from dataclasses import asdict
+from typing import TYPE_CHECKING, Any
+
+from trnsim.report import words
+from trnsim.report.plan import UNKNOWN, Table
+
+if TYPE_CHECKING:
+    from trnsim.plan.layout_search import Found, Search
+
+DEGREES = ("tp", "pp", "vp", "cp", "ep", "dp", "zero")
+_LEFT = ("recompute", "limited by")
+
+
+def search_table(done: Search) -> Table:
+    """A line for each of the best, and for the rest of the front below them."""
+    best = list(done.best)
+    known = {one.order() for one in best}
+    rows = best + [one for one in done.front if one.order() not in known]
+    front = {one.order() for one in done.front}
+    columns: dict[str, list[str]] = {"": [("*" if one.order() in front else " ") for one in rows]}
+    for name in DEGREES:
+        columns[name] = [str(getattr(one.candidate.layout, name)) for one in rows]
+    columns |= {
+        "micro-batch": [str(one.candidate.layout.micro_batch) for one in rows],
+        "recompute": [_recompute(one) for one in rows],
+        "chips": [f"{one.candidate.chips:,}" for one in rows],
+        "step time": [words.duration(one.trial.step_time_s) for one in rows],
+        "interval": [_interval(one) for one in rows],
+        "MFU": [UNKNOWN if one.trial.mfu is None else words.percent(one.trial.mfu) for one in rows],
+        "peak memory": [words.size(one.trial.memory_peak_bytes) for one in rows],
+        "tokens/s": [words.count(done.tokens_per_s(one)) for one in rows],
+        "$/M tokens": [_dollars(done, one) for one in rows],
+        "limited by": [one.trial.bottleneck for one in rows],
+    }
+    for name in ("ep", "cp", "zero", "vp"):  # a degree that is the same everywhere is no news
+        if len(set(columns[name])) == 1 and columns[name][0] == "1":
+            del columns[name]
+    header = list(columns)
+    right = tuple(i for i, name in enumerate(header) if name not in _LEFT)
+    less = ("limited by", "$/M tokens", "MFU", "tokens/s", "interval", "chips")
+    cells = [list(row) for row in zip(*columns.values(), strict=True)]
+    return Table(header, cells, right, less)
+
+
+def _recompute(one: Found) -> str:
+    kept = one.candidate.layout.recompute
+    return kept if isinstance(kept, str) else "all but " + "+".join(kept)
+
+
+def _interval(one: Found) -> str:
+    ends = one.trial.step_time_interval_s
+    return UNKNOWN if ends is None else " to ".join(words.duration(end) for end in ends)
+
+
+def _dollars(done: Search, one: Found) -> str:
+    usd = _usd_per_million(done, one)
+    return UNKNOWN if usd is None else words.money(usd)
+
+
+def _usd_per_million(done: Search, one: Found) -> float | None:
+    tokens = done.space.global_batch * done.space.sequence
+    return None if one.trial.cost_usd is None else 1e6 * one.trial.cost_usd / tokens
+
+
+def search_lines(done: Search) -> list[str]:
+    """What has to be said below the table."""
+    space, counts = done.space, done.counts
+    model = done.model.name or "the model"
+    lines = []
+    if done.front:
+        lines.append(
+            "* no other layout beats it in step time, memory and chips at once (up to "
+            f"{words.percent(done.slower_by)} slower than the fastest)"
+        )
+    lines.append(
+        f"{model}: a step of {space.global_batch:,} sequences of {space.sequence:,} tokens, "
+        f"{space.precision}"
+    )
+    lines.append(
+        f"{counts.layouts:,} layouts that the rules allow: {counts.simulated:,} simulated, "
+        f"{counts.too_large:,} too large and {counts.not_better:,} not better by their bounds, "
+        f"{counts.failed:,} failed"
+    )
+    for rule, count in done.refused.counts.most_common(5):
+        lines.append(f"{count:,} refused: {done.refused.examples[rule]}")
+    if not done.best:
+        least = min(done.simulated, key=lambda one: one.trial.memory_peak_bytes, default=None)
+        by = f": the least is {words.size(least.trial.memory_peak_bytes)}" if least else ""
+        lines.append(f"NONE FITS into a rank's memory{by}")
+    for candidate, reason in done.failed[:3]:
+        lines.append(f"failed: {named(candidate)}: {reason}")
+    if done.wrong_bounds:
+        lines.append(
+            f"NOT PROVEN: {len(done.wrong_bounds)} simulated layouts are below their bounds, so a "
+            "better one may have been left out (--exhaustive leaves out none)"
+        )
+    extended = [one for one in done.best if len(one.trial.simulated_micro_batches) > 1]
+    if extended:
+        lines.append(
+            f"{len(extended)} of the best: a step of very many micro-batches, by two shorter ones"
+        )
+    lines += sorted({f"guess: {guess}" for one in done.best[:1] for guess in one.trial.guesses})
+    if done.where.stack is None:
+        lines.append(
+            f"no stack: by the machine's figures alone, which no program reaches: name one, as "
+            f"--machine {done.where.machine}:STACK (trnsim info lists them)"
+        )
+    basis = {one.trial.interval_basis for one in done.best}
+    lines += [f"interval: {each}" for each in sorted(basis) if each]
+    return lines
+
+
+def named(candidate: Any) -> str:
+    """tp 8, pp 16, dp 128 of a candidate."""
+    layout = candidate.layout
+    return ", ".join(f"{name} {getattr(layout, name)}" for name in (*DEGREES, "micro_batch"))
+
+
+def search_text(done: Search) -> str:
+    """The table and its lines, as a pipe gets them."""
+    return "\n".join([str(search_table(done)), *search_lines(done)])
+
+
+def search_document(done: Search) -> dict[str, Any]:
+    """Plain numbers, strings, lists and dicts."""
+    front = {one.order() for one in done.front}
+
+    def row(one: Found) -> dict[str, Any]:
+        return {
+            **asdict(one.candidate.layout),
+            "style": one.candidate.style.name,
+            "chips": one.candidate.chips,
+            **one.trial.to_dict(),
+            "fits": one.fits,
+            "on_front": one.order() in front,
+            "tokens_per_s": done.tokens_per_s(one),
+            "usd_per_million_tokens": _usd_per_million(done, one),
+            "bound_s": one.bound.seconds,
+            "bound_memory_bytes": one.bound.memory_bytes,
+        }
+
+    return {
+        "model": done.model.to_dict(),
+        "machine": done.where.machine,
+        "stack": done.where.stack,
+        "overrides": list(done.where.overrides),
+        "ranks_per_chip": done.where.ranks_per_chip,
+        "chips": list(done.chips),
+        "space": asdict(done.space),
+        "slower_by": done.slower_by,
+        "best": [row(one) for one in done.best],
+        "front": [row(one) for one in done.front],
+        "simulated": [row(one) for one in done.simulated],
+        "counts": asdict(done.counts),
+        "refused": [
+            {"rule": rule, "layouts": count, "example": done.refused.examples[rule]}
+            for rule, count in done.refused.counts.most_common()
+        ],
+        "failed": [
+            {**asdict(candidate.layout), "reason": reason} for candidate, reason in done.failed
+        ],
+        "wrong_bounds": [row(one) for one in done.wrong_bounds],
+    }
