@@ -39,9 +39,10 @@ bool passes_on(const std::string& op) {
   return std::find(std::begin(kStems), std::end(kStems), stem) != std::end(kStems);
 }
 
-// Of hooks in backward: ops that compute a gradient have the number of their node.
+// Of hooks in backward: ops that compute a gradient have the number of their node. The graphs of
+// compiled autograd have no nodes.
 bool is_behind_autograd(const Record& record) {
-  return record.phase == workload::Phase::backward && record.sequence_nr < 0;
+  return record.phase == workload::Phase::backward && record.sequence_nr < 0 && record.region < 0;
 }
 
 // Groups over which a storage's values are reduced; rising. As a set, since a gradient that is

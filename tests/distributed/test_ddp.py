@@ -7,6 +7,7 @@ from __future__ import annotations
 import pytest
 import torch
 import torch.distributed as dist
+from held import alive, markers
 from jobs import calls_of, job, records_of
 from torch import nn
 from torch.distributed.algorithms.ddp_comm_hooks import powerSGD_hook
@@ -238,6 +239,23 @@ def test_a_zero_redundancy_optimizer_consolidates_the_part_of_this_rank(mode, ra
             assert [s["exp_avg"].shape for s in states] == [p.shape for p in own] != []
             assert all(not tensor.is_trn for s in states for tensor in s.values())
         del ddp, optimizer
+
+
+def test_gradients_of_parameters_that_other_ranks_step_are_gradients():
+    with job(4, "phantom") as holder:
+        ddp = DistributedDataParallel(
+            nn.Sequential(*(nn.Linear(64, 64) for _ in range(4))).to("trn")
+        )
+        optimizer = ZeroRedundancyOptimizer(ddp.parameters(), torch.optim.Adam, lr=0.1)
+        for _ in range(3):
+            ddp(torch.ones(2, 64, device="trn")).sum().backward()
+            optimizer.step()
+            optimizer.zero_grad()
+        del ddp, optimizer
+    held = alive(holder.workload, markers(holder.workload, "optimizer_begin")[-1])
+    whole = 4 * 4 * (64 * 64 + 64)
+    assert held["parameter"] == held["gradient"] == whole
+    assert held["optimizer_state"] == 2 * whole / 4
 
 
 def gathers_every_gradient(group, bucket):
