@@ -45,6 +45,15 @@ bool is_behind_autograd(const Record& record) {
   return record.phase == workload::Phase::backward && record.sequence_nr < 0 && record.region < 0;
 }
 
+// By its name: tensor or sequence parallelism, or the stages of a pipeline.
+bool shares_data(const workload::Group& group) {
+  static constexpr std::string_view kMesh = "mesh_";
+  std::string_view name(group.name);
+  if (name.substr(0, kMesh.size()) == kMesh) name.remove_prefix(kMesh.size());
+  static constexpr std::string_view kNames[] = {"tp", "sp", "pp", "mp", "tensor", "model", "pipe"};
+  return std::find(std::begin(kNames), std::end(kNames), name) != std::end(kNames);
+}
+
 // Groups over which a storage's values are reduced; rising. As a set, since a gradient that is
 // reduced again, as in each micro-batch, stands for no more ranks.
 using Groups = std::vector<int32_t>;
@@ -156,7 +165,8 @@ class Flow {
     const bool reduces = call.kind == CallKind::all_reduce ||
                          call.kind == CallKind::reduce_scatter || call.kind == CallKind::reduce ||
                          (call.kind == CallKind::all_gather && is_behind_autograd(record));
-    return reduces ? Groups{first_alike_[size_t(call.group)]} : Groups{};
+    const bool counts = reduces && !shares_data(workload_.groups[size_t(call.group)]);
+    return counts ? Groups{first_alike_[size_t(call.group)]} : Groups{};
   }
 
   // The optimizer reads it: a gradient counts once.

@@ -92,7 +92,7 @@ void add_flops(const fold::System& system, const machine::Machine& machine,
 namespace {
 
 // Ranks that share data: of tensor, sequence and context parallelism, and stages of a pipeline.
-constexpr Words kShareData = {"tp", "pp", "cp", "sp"};
+constexpr Words kShareData = {"tp", "pp", "cp", "sp", "mp", "tensor", "model", "pipe"};
 
 // Whether two of its ranks share their data by the name of a group, so that not each has its own.
 bool has_sharers(const workload::Workload& workload, const workload::Group& group) {
@@ -128,9 +128,8 @@ std::optional<int64_t> named_degree(const workload::Workload& workload) {
 
 // Ranks that share a sequence may reduce gradients with those that have other ones.
 bool divides_sequences(const workload::Workload& workload) {
-  return std::any_of(workload.groups.begin(), workload.groups.end(), [](const auto& group) {
-    return has_any(words_of(group.name), {"cp", "sp"});
-  });
+  return std::any_of(workload.groups.begin(), workload.groups.end(),
+                     [](const auto& group) { return has_any(words_of(group.name), {"cp", "sp"}); });
 }
 
 }  // namespace
@@ -167,7 +166,7 @@ std::optional<int64_t> data_parallel_degree(const CaseRole& role, int64_t replic
 namespace {
 
 // The first role that shows samples, or tokens: the stage of a pipeline that has the inputs.
-const CaseRole& role_of_inputs(const Case& of, int64_t workload::Counted::*what) {
+const CaseRole& role_of_inputs(const Case& of, int64_t workload::Counted::* what) {
   for (const CaseRole& role : of.roles) {
     if (workload::counted_in(*role.workload, role.step).*what >= 0) return role;
   }

@@ -269,6 +269,7 @@ def test_ranks_with_experts_of_their_own_have_data_of_their_own():
         (("replica", "shard", "tp"), None),  # one of the two names says nothing
         (("replicate", "shard", "tp"), "dp"),  # a mesh of all ranks, of which two share their data
         (("outer", "inner", "tp"), None),
+        (("replica", "shard", "model"), None),
     ],
 )
 def test_gradients_say_who_has_data_where_names_of_meshes_do_not(names, unused):
