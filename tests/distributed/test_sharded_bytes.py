@@ -278,7 +278,7 @@ def test_gradients_say_who_has_data_where_names_of_meshes_do_not(names, unused):
             init_device_mesh("trn", (8,), mesh_dim_names=(unused,))
         mesh = init_device_mesh("trn", (2, 2, 2), mesh_dim_names=names)
         model = nn.Sequential(nn.Linear(64, 64), nn.ReLU(), nn.Linear(64, 64)).to("trn")
-        parallelize_module(model, mesh["tp"], {"0": ColwiseParallel(), "2": RowwiseParallel()})
+        parallelize_module(model, mesh[names[2]], {"0": ColwiseParallel(), "2": RowwiseParallel()})
         fully_shard(model, mesh=mesh[names[:2]])
         optimizer = torch.optim.SGD(model.parameters(), lr=0.1, foreach=False)
         for _ in range(3):
