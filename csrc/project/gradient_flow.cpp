@@ -39,6 +39,21 @@ bool passes_on(const std::string& op) {
   return std::find(std::begin(kStems), std::end(kStems), stem) != std::end(kStems);
 }
 
+// Of hooks in backward: ops that compute a gradient have the number of their node. The graphs of
+// compiled autograd have no nodes.
+bool is_behind_autograd(const Record& record) {
+  return record.phase == workload::Phase::backward && record.sequence_nr < 0 && record.region < 0;
+}
+
+// By its name: tensor or sequence parallelism, or the stages of a pipeline.
+bool shares_data(const workload::Group& group) {
+  static constexpr std::string_view kMesh = "mesh_";
+  std::string_view name(group.name);
+  if (name.substr(0, kMesh.size()) == kMesh) name.remove_prefix(kMesh.size());
+  static constexpr std::string_view kNames[] = {"tp", "sp", "pp", "mp", "tensor", "model", "pipe"};
+  return std::find(std::begin(kNames), std::end(kNames), name) != std::end(kNames);
+}
+
 // Groups over which a storage's values are reduced; rising. As a set, since a gradient that is
 // reduced again, as in each micro-batch, stands for no more ranks.
 using Groups = std::vector<int32_t>;
@@ -71,7 +86,7 @@ class Flow {
     std::vector<Groups> made;
     for (int32_t i = inputs; i < record.uses_count; ++i) {
       Groups& groups = made.emplace_back();
-      if (is_call || passes_on(signature.op)) {
+      if (is_call || is_behind_autograd(record) || passes_on(signature.op)) {
         const int32_t element = is_list ? element_of(record, inputs, storage_at(record, i)) : -1;
         for (int32_t k = 0; k < inputs; ++k) {
           const workload::TensorSlot& slot = signature.inputs[size_t(k)];
@@ -79,7 +94,7 @@ class Flow {
           if (slot.meta.element_count() > 1) join(groups, of(storage_at(record, k)));
         }
       }
-      if (is_call) join(groups, reduced_by(workload_.calls[size_t(record.payload)]));
+      if (is_call) join(groups, reduced_by(record));
     }
     for (int32_t i = inputs; i < record.uses_count; ++i) {
       const int32_t storage = storage_at(record, i);
@@ -143,12 +158,15 @@ class Flow {
     return found == groups_.end() ? Groups{} : found->second;
   }
 
-  Groups reduced_by(const workload::Call& call) {
+  Groups reduced_by(const Record& record) {
+    const workload::Call& call = workload_.calls[size_t(record.payload)];
     if (call.kind != CallKind::barrier) exchanges_ = true;
     if (call.kind == CallKind::all_to_all) sends_tokens_ = true;
     const bool reduces = call.kind == CallKind::all_reduce ||
-                         call.kind == CallKind::reduce_scatter || call.kind == CallKind::reduce;
-    return reduces ? Groups{first_alike_[size_t(call.group)]} : Groups{};
+                         call.kind == CallKind::reduce_scatter || call.kind == CallKind::reduce ||
+                         (call.kind == CallKind::all_gather && is_behind_autograd(record));
+    const bool counts = reduces && !shares_data(workload_.groups[size_t(call.group)]);
+    return counts ? Groups{first_alike_[size_t(call.group)]} : Groups{};
   }
 
   // The optimizer reads it: a gradient counts once.

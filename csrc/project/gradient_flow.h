@@ -4,7 +4,10 @@
 // Over how many ranks gradients are reduced, as the records show it: a reduction adds its group to
 // those of the storage, ops that only move, add or scale pass them on, all others begin anew, and
 // the sizes of the groups of what the optimizer then reads are multiplied. So a reduction of
-// activations, as tensor parallelism has it, ends in the next matrix multiplication.
+// activations, as tensor parallelism has it, ends in the next matrix multiplication. What hooks do
+// to gradients that autograd has finished with (DDP's, which compress them to factors, or gather
+// what they have picked) passes everything on, and a gather there counts as a reduction. Groups
+// that are called tp, sp, pp, mp, tensor, model or pipe never count.
 #pragma once
 
 #include <cstdint>

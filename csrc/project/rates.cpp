@@ -30,7 +30,9 @@ std::set<std::string> words_of(const std::string& name) {
   return words;
 }
 
-bool has_any(const std::set<std::string>& words, std::initializer_list<const char*> of) {
+using Words = std::initializer_list<const char*>;
+
+bool has_any(const std::set<std::string>& words, Words of) {
   return std::any_of(of.begin(), of.end(), [&](const char* w) { return words.count(w) > 0; });
 }
 
@@ -87,33 +89,69 @@ void add_flops(const fold::System& system, const machine::Machine& machine,
   }
 }
 
+namespace {
+
+// Ranks that share data: of tensor, sequence and context parallelism, and stages of a pipeline.
+constexpr Words kShareData = {"tp", "pp", "cp", "sp", "mp", "tensor", "model", "pipe"};
+
+// Whether two of its ranks share their data by the name of a group, so that not each has its own.
+bool has_sharers(const workload::Workload& workload, const workload::Group& group) {
+  for (const workload::Group& other : workload.groups) {
+    if (!has_any(words_of(other.name), kShareData)) continue;
+    int64_t inside = 0;
+    for (int64_t i = 0; i < other.ranks.size() && inside < 2; ++i) {
+      inside += group.ranks.index_of(other.ranks.rank_at(i)) >= 0 ? 1 : 0;
+    }
+    if (inside > 1) return true;
+  }
+  return false;
+}
+
+// By the names of process groups; nothing where none says it.
+std::optional<int64_t> named_degree(const workload::Workload& workload) {
+  std::map<std::string, int64_t> named;
+  for (const workload::Group& group : workload.groups) {
+    const auto words = words_of(group.name);
+    if (has_any(words, kShareData) || words.count("ep") > 0) continue;
+    if (!has_any(words, {"dp", "ddp", "fsdp", "data", "replicate", "shard"})) continue;
+    if (!has_sharers(workload, group)) named[group.name] = group.ranks.size();
+  }
+  if (named.empty()) return std::nullopt;
+  int64_t degree = 1;
+  for (const auto& [name, size] : named) degree *= size;
+  for (const auto& [name, size] : named) {
+    const auto words = words_of(name);
+    if (words.count("dp") && !has_any(words, {"replicate", "shard"})) degree = size;
+  }
+  return degree;
+}
+
+// Ranks that share a sequence may reduce gradients with those that have other ones.
+bool divides_sequences(const workload::Workload& workload) {
+  return std::any_of(workload.groups.begin(), workload.groups.end(),
+                     [](const auto& group) { return has_any(words_of(group.name), {"cp", "sp"}); });
+}
+
+}  // namespace
+
 std::optional<int64_t> data_parallel_degree(const CaseRole& role, int64_t replicas,
                                             std::vector<lower::Guess>& guesses) {
   if (replicas == 1) return 1;
   const workload::Workload& workload = *role.workload;
-  std::map<std::string, int64_t> named;
-  for (const workload::Group& group : workload.groups) {
-    const auto words = words_of(group.name);
-    if (has_any(words, {"tp", "pp", "ep", "cp", "sp"})) continue;
-    if (has_any(words, {"dp", "ddp", "fsdp", "data", "replicate", "shard"})) {
-      named[group.name] = group.ranks.size();
-    }
-  }
-  if (!named.empty()) {
-    int64_t degree = 1;
-    for (const auto& [name, size] : named) degree *= size;
-    for (const auto& [name, size] : named) {
-      const auto words = words_of(name);
-      if (words.count("dp") && !has_any(words, {"replicate", "shard"})) degree = size;
-    }
-    if (degree <= replicas && replicas % degree == 0) {
-      guesses.push_back({"data-parallel degree", std::to_string(degree),
-                         "from the names of process groups: tokens and samples count this often"});
-      return degree;
-    }
-  }
   auto reduced = gradient_degree(workload, role.step);
-  if (!reduced || *reduced > replicas) return std::nullopt;
+  const bool is_possible = reduced && *reduced <= replicas;
+  const std::optional<int64_t> named = named_degree(workload);
+  if (named && *named <= replicas && replicas % *named == 0) {
+    // Names may leave out a part: of ("replica", "shard"), say, the first.
+    const bool leaves_out =
+        is_possible && *reduced > *named && *reduced % *named == 0 && !divides_sequences(workload);
+    if (!leaves_out) {
+      guesses.push_back({"data-parallel degree", std::to_string(*named),
+                         "from the names of process groups: tokens and samples count this often"});
+      return named;
+    }
+  }
+  if (!is_possible) return std::nullopt;
   const int64_t context = context_degree(workload);  // ranks of it have parts of the same samples
   if (context > 1 && *reduced % context == 0) *reduced /= context;
   const std::string over = *reduced == replicas ? "all" : std::to_string(*reduced);

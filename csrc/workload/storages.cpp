@@ -15,6 +15,7 @@ namespace {
 struct Life {
   bool used = false;
   Phase made_in = Phase::other;  // phase of the first write, or of the first read without one
+  bool made_by_call = false;     // a message arrives in it, as at a stage of a pipeline
   bool written_in_backward = false, read_by_optimizer = false;
   bool sent = false;  // by a collective or a message
 };
@@ -27,7 +28,10 @@ std::vector<Life> lives(const Workload& workload) {
       const int32_t storage = workload.uses[size_t(record.uses_begin + i)].storage;
       if (storage < 0) continue;  // a number of the host, or a tensor without bytes
       Life& life = out[size_t(storage)];
-      if (!life.used) life.made_in = record.phase;
+      if (!life.used) {
+        life.made_in = record.phase;
+        life.made_by_call = record.kind == RecordKind::call;
+      }
       life.used = true;
       if (record.kind == RecordKind::call) life.sent = true;
       if (i >= inputs && record.phase == Phase::backward) life.written_in_backward = true;
@@ -43,6 +47,25 @@ std::vector<int64_t> places(const Workload& workload, const Matches& matches) {
   std::vector<int64_t> out;
   for (size_t i = 0; i < workload.records.size(); ++i)
     if (matches(workload.records[i])) out.push_back(int64_t(i));
+  return out;
+}
+
+// Ends of optimizers that no backward pass goes on behind, as where each parameter steps in it.
+std::vector<int64_t> ends_behind_backward(const Workload& workload,
+                                          const std::vector<int64_t>& optimizer_ends) {
+  std::vector<int64_t> out;
+  auto end = optimizer_ends.rbegin();
+  bool goes_on = false;
+  for (int64_t i = int64_t(workload.records.size()) - 1; i >= 0; --i) {
+    const Record& record = workload.records[size_t(i)];
+    if (end != optimizer_ends.rend() && *end == i) {
+      if (!goes_on) out.push_back(i);
+      ++end;
+    } else if (record.kind == RecordKind::op && record.phase != Phase::optimizer) {
+      goes_on = record.phase == Phase::backward;
+    }
+  }
+  std::reverse(out.begin(), out.end());
   return out;
 }
 
@@ -69,6 +92,7 @@ void classify_storages(Workload& workload) {
     return record.kind == RecordKind::marker &&
            record.payload == int32_t(MarkerKind::optimizer_end);
   });
+  const auto behind_backward = ends_behind_backward(workload, optimizer_ends);
   for (size_t i = 0; i < workload.storages.size(); ++i) {
     Storage& storage = workload.storages[i];
     const Life& life = all[i];
@@ -84,7 +108,9 @@ void classify_storages(Workload& workload) {
       storage.kind = StorageKind::gradient;
     else if (life.made_in == Phase::optimizer && (kept || lives_into(storage, optimizer_ends)))
       storage.kind = StorageKind::optimizer_state;
-    else if (forward && kept && optimizer_ends.size() > 1 &&
+    else if (life.made_in == Phase::backward && !life.sent && lives_into(storage, behind_backward))
+      storage.kind = StorageKind::gradient;  // of a parameter that another rank steps
+    else if (forward && kept && !life.made_by_call && optimizer_ends.size() > 1 &&
              storage.born <= optimizer_ends[optimizer_ends.size() - 2])
       storage.kind = StorageKind::buffer;  // a copy of the parameters: no backward frees it
     else if (forward && lives_into(storage, backward))

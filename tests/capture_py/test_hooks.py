@@ -11,6 +11,7 @@ import pytest
 import torch
 from jobs import records_of
 from torch import nn
+from torch.profiler import profile
 from torch.utils.checkpoint import checkpoint
 
 import trnsim.device  # noqa: F401
@@ -115,6 +116,41 @@ def test_a_module_made_on_the_fly_is_named_below_its_caller():
         model(torch.ones(2, 8).to("trn"))
         del model
     assert "0.Softmax" in {record["path"] for record in records_of(held.workload)}
+
+
+def test_the_profiler_finds_the_modules_of_a_stack():
+    model = nn.Sequential(nn.Linear(8, 8), nn.ReLU()).to("trn")
+    verbose = torch._C._profiler._ExperimentalConfig(verbose=True)
+    with capture(), profile(with_stack=True, experimental_config=verbose) as profiled:
+        model(torch.ones(2, 8, device="trn"))
+
+    def names_of(events):
+        for event in events:
+            yield event.name
+            yield from names_of(event.children)
+
+    found = set(names_of(profiled.profiler.kineto_results.experimental_event_tree()))
+    assert {f"nn.Module: {name}_0" for name in ("Sequential", "Linear", "ReLU")} <= found
+
+
+def test_a_forward_may_call_its_arguments_as_it_likes():
+    class Named(nn.Linear):
+        def forward(self, module, paths, thread):
+            return super().forward(module) + paths + thread
+
+    x = torch.ones(2, 8, device="trn")
+    with capture():
+        assert Named(8, 8).to("trn")(module=x, paths=1, thread=2).shape == (2, 8)
+
+
+@pytest.mark.filterwarnings("error::torch.jit.TracerWarning")
+@pytest.mark.filterwarnings("ignore::FutureWarning")
+def test_a_model_is_traced_without_a_word_about_sizes():
+    x = torch.ones(2, 8, device="trn")
+    with capture():
+        traced = torch.jit.trace(nn.Linear(8, 8).to("trn"), x, check_trace=False)
+        assert traced(x).shape == (2, 8)
+    assert "aten::size" not in str(traced.inlined_graph)
 
 
 def test_an_exception_in_a_forward_leaves_no_path_behind():

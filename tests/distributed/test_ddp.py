@@ -7,8 +7,10 @@ from __future__ import annotations
 import pytest
 import torch
 import torch.distributed as dist
+from held import alive, markers
 from jobs import calls_of, job, records_of
 from torch import nn
+from torch.distributed.algorithms.ddp_comm_hooks import powerSGD_hook
 from torch.distributed.optim import ZeroRedundancyOptimizer
 from torch.nn.parallel import DistributedDataParallel
 
@@ -237,3 +239,50 @@ def test_a_zero_redundancy_optimizer_consolidates_the_part_of_this_rank(mode, ra
             assert [s["exp_avg"].shape for s in states] == [p.shape for p in own] != []
             assert all(not tensor.is_trn for s in states for tensor in s.values())
         del ddp, optimizer
+
+
+def test_gradients_of_parameters_that_other_ranks_step_are_gradients():
+    with job(4, "phantom") as holder:
+        ddp = DistributedDataParallel(
+            nn.Sequential(*(nn.Linear(64, 64) for _ in range(4))).to("trn")
+        )
+        optimizer = ZeroRedundancyOptimizer(ddp.parameters(), torch.optim.Adam, lr=0.1)
+        for _ in range(3):
+            ddp(torch.ones(2, 64, device="trn")).sum().backward()
+            optimizer.step()
+            optimizer.zero_grad()
+        del ddp, optimizer
+    held = alive(holder.workload, markers(holder.workload, "optimizer_begin")[-1])
+    whole = 4 * 4 * (64 * 64 + 64)
+    assert held["parameter"] == held["gradient"] == whole
+    assert held["optimizer_state"] == 2 * whole / 4
+
+
+def gathers_every_gradient(group, bucket):
+    """Sums what all ranks have, as hooks do that send only what they picked."""
+    picked = bucket.buffer().half()
+    rows = torch.empty(dist.get_world_size(), picked.numel(), dtype=picked.dtype, device="trn")
+    gathered = dist.all_gather_into_tensor(rows.view(-1), picked, async_op=True).get_future()
+    return gathered.then(lambda _: rows.float().sum(0))
+
+
+@pytest.mark.parametrize("hook", ["factors", "gather"])
+def test_ranks_whose_gradients_a_hook_compresses_have_data_of_their_own(hook):
+    with job(8, "phantom") as holder:
+        ddp = DistributedDataParallel(nn.Linear(256, 256).to("trn"))
+        if hook == "factors":
+            state = powerSGD_hook.PowerSGDState(
+                None, matrix_approximation_rank=4, start_powerSGD_iter=2
+            )
+            ddp.register_comm_hook(state, powerSGD_hook.powerSGD_hook)
+        else:
+            ddp.register_comm_hook(None, gathers_every_gradient)
+        optimizer = torch.optim.SGD(ddp.parameters(), lr=0.1)
+        for _ in range(6):
+            ddp(torch.ones(16, 256, device="trn")).sum().backward()
+            optimizer.step()
+            optimizer.zero_grad()
+        del ddp, optimizer
+    projection = trnsim.project(holder.workload, "h100", chips=8, advise=False, interval=False)
+    found = projection.to_dict()
+    assert found["samples_per_s"] * found["step_time_s"] == pytest.approx(8 * 16)

@@ -17,7 +17,13 @@ from jobs import job, records_of
 from parallel import LAYERS, LENGTH, OF_ALL, OF_LAYER, OF_NORMS, OF_ROOT, WIDTH, WORDS
 from torch import nn
 from torch.distributed._functional_collectives import all_to_all_single_autograd
+from torch.distributed.device_mesh import init_device_mesh
 from torch.distributed.fsdp import fully_shard
+from torch.distributed.tensor.parallel import (
+    ColwiseParallel,
+    RowwiseParallel,
+    parallelize_module,
+)
 from torch.nn.parallel import DistributedDataParallel
 
 import trnsim
@@ -255,3 +261,32 @@ def test_ranks_with_experts_of_their_own_have_data_of_their_own():
     projection = trnsim.project(holder.workload, "h100", chips=8, advise=False, interval=False)
     found = projection.to_dict()
     assert found["samples_per_s"] * found["step_time_s"] == pytest.approx(8 * 16)
+
+
+@pytest.mark.parametrize(
+    ("names", "unused"),
+    [
+        (("replica", "shard", "tp"), None),  # one of the two names says nothing
+        (("replicate", "shard", "tp"), "dp"),  # a mesh of all ranks, of which two share their data
+        (("outer", "inner", "tp"), None),
+        (("replica", "shard", "model"), None),
+    ],
+)
+def test_gradients_say_who_has_data_where_names_of_meshes_do_not(names, unused):
+    with job(8, "phantom") as holder:
+        if unused:
+            init_device_mesh("trn", (8,), mesh_dim_names=(unused,))
+        mesh = init_device_mesh("trn", (2, 2, 2), mesh_dim_names=names)
+        model = nn.Sequential(nn.Linear(64, 64), nn.ReLU(), nn.Linear(64, 64)).to("trn")
+        parallelize_module(model, mesh[names[2]], {"0": ColwiseParallel(), "2": RowwiseParallel()})
+        fully_shard(model, mesh=mesh[names[:2]])
+        optimizer = torch.optim.SGD(model.parameters(), lr=0.1, foreach=False)
+        for _ in range(3):
+            model(torch.ones(16, 64, device="trn")).sum().backward()
+            optimizer.step()
+            optimizer.zero_grad()
+        del model, optimizer
+        gc.collect()
+    projection = trnsim.project(holder.workload, "h100", chips=8, advise=False, interval=False)
+    found = projection.to_dict()
+    assert found["samples_per_s"] * found["step_time_s"] == pytest.approx(4 * 16)

@@ -12,6 +12,7 @@ import parallel
 import pytest
 import torch
 import torch.distributed as dist
+from held import alive, last_step
 from jobs import calls_of, job, records_of
 from torch import nn
 from torch.distributed.device_mesh import init_device_mesh
@@ -143,6 +144,29 @@ def test_fsdp2_in_half_precision_gathers_half_the_bytes_and_reduces_whole_ones()
     }
     assert sum(call["bytes"] for call in reduces) == 4 * parallel.OF_ALL
     assert {call["dtype"] for call in reduces} == {"float32"}
+
+
+@pytest.mark.parametrize("kept", [2, 8])
+def test_parts_of_layers_that_wait_for_backward_are_no_activations(kept):
+    def kinds(reshard_after_forward):
+        with job(64, "phantom") as holder:
+            with torch.device("meta"):
+                model = parallel.Transformer()
+            mesh = init_device_mesh("trn", (64,))
+            parallel.divide(model, mesh, reshard_after_forward=reshard_after_forward)
+            parallel.fill(model, "trn")
+            parallel.train(model, 2)
+            del model
+        begin, _ = last_step(holder.workload)
+        rows = records_of(holder.workload)
+        backward = next(i for i in range(begin, len(rows)) if rows[i]["phase"] == "backward")
+        return alive(holder.workload, backward)
+
+    plain, parts = kinds(True), kinds(kept)
+    assert parts["activation"] == plain["activation"]
+    more = parts["communication"] - plain["communication"]
+    whole = 4 * (parallel.LAYERS * parallel.OF_LAYER + parallel.OF_ROOT)
+    assert more == pytest.approx(whole / kept, rel=0.001)
 
 
 def test_prefetch_gathers_the_next_layer_before_this_one_computes():

@@ -182,27 +182,28 @@ class Hooks:
 
     def recorded_call(self, original: Callable[..., Any]) -> Callable[..., Any]:
         """Replaces ``torch.nn.Module.__call__``."""
-        thread, path_of = self._thread, self._modules.of
+        hooks, thread, path_of = self, self._thread, self._modules.of
         push, pop = _torch.push_module, _torch.pop_module
 
+        # torch.profiler finds the module of this frame (with_stack) as its local variable `self`.
         @functools.wraps(original)
-        def __call__(module: Module, *args: Any, **kwargs: Any) -> Any:
+        def __call__(self: Module, *args: Any, **kwargs: Any) -> Any:
             if is_dynamo_compiling():  # its graph knows the modules of its nodes by itself
-                return original(module, *args, **kwargs)
+                return original(self, *args, **kwargs)
             paths = thread.paths
             is_outermost = not paths
-            path = path_of(module, paths)
+            path = path_of(self, paths)
             paths.append(path)
             push(path)
             try:
                 if is_outermost:
-                    self._begin_outermost(module, args, kwargs)
+                    hooks._begin_outermost(self, args, kwargs)
                 elif thread.waiting is not None:
-                    self._ask_submodule(module, args, kwargs)
-                return original(module, *args, **kwargs)
+                    hooks._ask_submodule(self, args, kwargs)
+                return original(self, *args, **kwargs)
             finally:
                 if is_outermost and thread.waiting is not None:
-                    self._tell_samples(thread.waiting)
+                    hooks._tell_samples(thread.waiting)
                 pop()
                 paths.pop()
 
@@ -224,7 +225,8 @@ class Hooks:
             if not tensor.requires_grad and not isinstance(tensor, torch.nn.Parameter):
                 sharded.set_storage_kind(tensor, "input")
         if torch.is_grad_enabled() and module.training and _has_parameters(module):
-            self._begin_forward(module, _first_input(tensors))
+            is_traced = torch._C._get_tracing_state() is not None  # sizes are then tensors
+            self._begin_forward(module, None if is_traced else _first_input(tensors))
 
     def _begin_forward(self, module: Module | None, first: torch.Tensor | None) -> None:
         if self._stepped:

@@ -180,6 +180,12 @@ AFTER_IMPORT = (
         "nothing else says that these tensors hold gathered parameters, not activations",
     ),
     Patch(
+        "torch.distributed.fsdp._fully_shard._fsdp_param",
+        "FSDPParam.to_sharded_post_forward",
+        sharded.told_resharded,
+        "nothing else says that this tensor holds a part of parameters, not activations",
+    ),
+    Patch(
         "torch.distributed.fsdp._flat_param",
         "FlatParamHandle._alloc_padded_unsharded_flat_param",
         sharded.told_unsharded,

@@ -165,6 +165,20 @@ def told_gathered(original: Callable[..., None]) -> Callable[..., None]:
     return alloc_all_gather_outputs
 
 
+def told_resharded(original: Callable[..., None]) -> Callable[..., None]:
+    """Replaces ``FSDPParam.to_sharded_post_forward``: says that the part which is kept from forward
+    to backward, of fewer ranks than there are, is what was gathered."""
+
+    @functools.wraps(original)
+    def to_sharded_post_forward(parameter: Any) -> None:
+        original(parameter)
+        kept = getattr(parameter, "_sharded_post_forward_param_data", None)
+        if isinstance(kept, torch.Tensor):
+            set_storage_kind(kept, "communication")
+
+    return to_sharded_post_forward
+
+
 def told_unsharded(original: Callable[..., torch.Tensor]) -> Callable[..., torch.Tensor]:
     """Replaces ``FlatParamHandle._alloc_padded_unsharded_flat_param`` of FSDP1, likewise."""
 

@@ -65,7 +65,11 @@ TEST(DataParallelDegree, ComesFromTheNamesOfGroups) {
     return data_parallel_degree(role, ranks, guesses).value_or(-1);
   };
   EXPECT_EQ(degree(with_groups({}), 1), 1);
-  EXPECT_EQ(degree(with_groups({{"", 16}, {"mesh_dp", 4}, {"mesh_tp", 4}}), 16), 4);
+  auto product = with_groups({{"", 16}, {"mesh_dp", 4}, {"mesh_tp", 4}});
+  product.groups[1].ranks.axes = {{4, 4}};
+  EXPECT_EQ(degree(product, 16), 4);
+  // Two ranks of tensor parallelism have the same data, however a group of both is called.
+  EXPECT_EQ(degree(with_groups({{"", 16}, {"mesh_dp", 16}, {"mesh_tp", 4}}), 16), -1);
   EXPECT_EQ(degree(with_groups({{"", 8}, {"dp_replicate", 2}, {"dp_shard", 4}}), 8), 8);
   EXPECT_EQ(degree(with_groups({{"", 8}, {"dp", 8}, {"dp_replicate", 2}, {"dp_shard", 4}}), 8), 8);
   EXPECT_EQ(degree(with_groups({{"", 16}, {"mesh_tp", 4}}), 16), -1);
@@ -73,7 +77,8 @@ TEST(DataParallelDegree, ComesFromTheNamesOfGroups) {
 
 // A step of one gradient: a matrix multiplication of backward makes storage 0, what `reductions`
 // name reduces it, and an op takes it to storage 1, which the optimizer reads.
-workload::Workload with_gradient(const std::vector<int32_t>& reductions, const char* op) {
+workload::Workload with_gradient(const std::vector<int32_t>& reductions, const char* op,
+                                 int64_t sequence_nr = 1) {
   workload::Workload made = with_groups({{"", 16}, {"", 4}, {"", 2}});
   made.storages.resize(2);
   for (workload::Storage& storage : made.storages) storage.bytes = 4096;
@@ -87,6 +92,7 @@ workload::Workload with_gradient(const std::vector<int32_t>& reductions, const c
     workload::Record record;
     record.kind = kind;
     record.phase = phase;
+    record.sequence_nr = sequence_nr;
     record.signature = int32_t(made.signatures.size());
     record.payload = int32_t(made.calls.size()) - 1;
     record.uses_begin = int64_t(made.uses.size());
@@ -128,6 +134,11 @@ TEST(DataParallelDegree, IsTheSizeOfTheGroupsOverWhichGradientsAreReduced) {
   // What a matrix multiplication makes of a reduced activation is not reduced.
   EXPECT_EQ(degree_of(with_gradient({0}, "aten::mm")), 1);
   EXPECT_EQ(degree_of(with_gradient({}, "aten::copy_")), -1);
+  // What a hook makes of factors that it has reduced is, but in a graph of compiled autograd.
+  auto hooked = with_gradient({0}, "aten::mm", -1);
+  EXPECT_EQ(degree_of(hooked), 16);
+  for (workload::Record& record : hooked.records) record.region = 0;
+  EXPECT_EQ(degree_of(hooked), 1);
 }
 
 TEST(ContextDegree, IsTheSizeOfTheGroupThatIsCalledSo) {

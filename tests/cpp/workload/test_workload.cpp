@@ -68,6 +68,39 @@ TEST(Workload, ACopyThatNoBackwardFreesIsABuffer) {
   EXPECT_EQ(s.b.workload.storages[size_t(loss)].kind, StorageKind::activation);
 }
 
+TEST(Workload, WhatBackwardLeavesBehindAnOptimizerIsAGradientThatAnotherRankReads) {
+  Training s;
+  const int32_t left = s.b.storage(kMiB), freed = s.b.storage(kMiB), in_backward = s.b.storage(512);
+  s.b.op(kRelu, Phase::backward, {{s.p, 0}, {freed, 1}});
+  s.b.op(kRelu, Phase::backward, {{s.p, 0}, {in_backward, 1}});
+  s.b.marker(MarkerKind::optimizer_end, 7);  // of a parameter that steps in backward
+  s.b.op(kRelu, Phase::backward, {{in_backward, 1}, {left, 1}});
+  s.b.free(in_backward);
+  s.b.free(freed);
+  s.b.marker(MarkerKind::optimizer_end, 7);
+  classify_storages(s.b.workload);
+  EXPECT_EQ(s.b.workload.storages[size_t(left)].kind, StorageKind::gradient);
+  EXPECT_EQ(s.b.workload.storages[size_t(freed)].kind, StorageKind::temporary);
+  EXPECT_EQ(s.b.workload.storages[size_t(in_backward)].kind, StorageKind::temporary);
+}
+
+TEST(Workload, WhereMessagesArriveIsNoBufferOfTheModel) {
+  Training s;
+  const int32_t arrived = s.b.storage(kMiB);
+  s.b.workload.calls.push_back({});
+  s.b.workload.calls.back().kind = CallKind::recv;
+  for (int step = 0; step < 2; ++step) {
+    Record& call = s.b.op(kRelu, Phase::forward, {{arrived, step}, {arrived, step + 1}});
+    call.kind = RecordKind::call;
+    call.payload = 0;
+    s.b.op(kRelu, Phase::backward, {{arrived, step + 1}, {s.g, step + 2}});
+    s.b.marker(MarkerKind::optimizer_end, 7);
+  }
+  check_workload(s.b.workload);
+  classify_storages(s.b.workload);
+  EXPECT_EQ(s.b.workload.storages[size_t(arrived)].kind, StorageKind::activation);
+}
+
 TEST(Workload, ABucketThatIsNoGradientIsCommunication) {
   Training s;
   const int32_t bucket = s.b.storage(kMiB);
