@@ -40,11 +40,11 @@ class _Finder:
     ) -> importlib.machinery.ModuleSpec | None:
         if name not in _waiting or name in self._searching:
             return None
-        self._layout_search.add(name)
+        self._searching.add(name)
         try:
             spec = importlib.util.find_spec(name)
         finally:
-            self._layout_search.discard(name)
+            self._searching.discard(name)
         if spec is not None and spec.loader is not None:
             spec.loader = _Loader(spec.loader)
         return spec
