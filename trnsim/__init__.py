@@ -31,6 +31,7 @@ _LAZY = {
     "capture": ("trnsim.capture", None),
     "compare": ("trnsim.plan", "compare"),
     "cost": ("trnsim.lower.custom", "cost"),
+    "disturb": ("trnsim.plan", "disturb"),
     "errors": ("trnsim.errors", None),
     "load": ("trnsim.workload", "load"),
     "machine": ("trnsim.machine", None),

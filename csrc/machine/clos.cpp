@@ -38,10 +38,7 @@ namespace {
 class Clos final : public Piece {
  public:
   Clos(const Machine& machine, int64_t chips, uint64_t seed, const std::vector<int64_t>& places)
-      : fabric_(machine.fabric),
-        seed_(seed),
-        places_(places),
-        server_chips_(machine.server.chips) {
+      : fabric_(machine.fabric), seed_(seed), places_(places), server_chips_(machine.server.chips) {
     const SwitchTier& edge = fabric_.has_tor ? fabric_.tor : fabric_.leaf;
     chip_count_ = chips;
     int64_t places_end = chips;
@@ -208,7 +205,8 @@ class Clos final : public Piece {
 
   // In 32 bits: asked for every chip of a job, and what they divide by fits.
   int64_t edge_of(int64_t chip) const {
-    const auto id = uint32_t(place_of(chip)), size = uint32_t(server_chips_), rails = uint32_t(fabric_.rails);
+    const auto id = uint32_t(place_of(chip)), size = uint32_t(server_chips_),
+               rails = uint32_t(fabric_.rails);
     return int64_t(id / size / uint32_t(servers_per_edge_) * rails + id % size % rails);
   }
   int64_t place_under_edge(int64_t chip) const {

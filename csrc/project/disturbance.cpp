@@ -26,11 +26,9 @@ struct Sort {
 };
 constexpr Sort kSorts[] = {
     {"jitter", Kind::jitter, "sigma", "", "", false, "jitter:sigma=0.01"},
-    {"straggler", Kind::straggler, "factor", "chips", "", false,
-     "straggler:chips=2,factor=1.1"},
+    {"straggler", Kind::straggler, "factor", "chips", "", false, "straggler:chips=2,factor=1.1"},
     {"throttle", Kind::throttle, "factor", "chips", "", false, "throttle:chips=2,factor=1.3"},
-    {"slow-link", Kind::slow_link, "share", "links", "tier", false,
-     "slow-link:tier=x,share=0.5"},
+    {"slow-link", Kind::slow_link, "share", "links", "tier", false, "slow-link:tier=x,share=0.5"},
     {"dead-link", Kind::slow_link, "", "links", "tier", false, "dead-link:tier=x"},
     {"dead-chip", Kind::dead_chip, "", "chips", "", false, "dead-chip"},
     {"dead-domain", Kind::domain, "", "domains", "pods", true, "dead-domain:pods=4"},
@@ -50,8 +48,8 @@ std::vector<std::string> split(const std::string& text, char at) {
 int64_t parse_count(const std::string& value, const std::string& word) {
   const bool is_number = !value.empty() && value.size() < 10 &&
                          value.find_first_not_of("0123456789") == std::string::npos;
-  TRN_CHECK(is_number && std::stoll(value) > 0, project,
-            "'" + word + "' is no count", "give a whole number from 1");
+  TRN_CHECK(is_number && std::stoll(value) > 0, project, "'" + word + "' is no count",
+            "give a whole number from 1");
   return std::stoll(value);
 }
 
@@ -97,9 +95,9 @@ void set_key(const Sort& sort, const std::string& word, Disturbance& part) {
     for (const char* known : {sort.amount, sort.count, sort.other, is_switch ? "by" : ""}) {
       if (*known != 0) keys += (keys.empty() ? "" : ", ") + std::string(known) + "=";
     }
-    throw Error(ErrorKind::project, std::string(sort.name) + " has no '" + word + "'",
-                "give it " + keys + (is_switch ? " (spray or ecmp)" : "") + ", such as " +
-                    sort.example);
+    throw Error(
+        ErrorKind::project, std::string(sort.name) + " has no '" + word + "'",
+        "give it " + keys + (is_switch ? " (spray or ecmp)" : "") + ", such as " + sort.example);
   }
 }
 
@@ -215,18 +213,16 @@ void Grounds::check(const DisturbanceSet& set) {
     if (part.kind == Kind::dead_switch) {
       TRN_CHECK(there > 0, project,
                 "'" + set.text + "': " + std::to_string(topology_.chip_count()) + " chips of " +
-                    machine_.name + " have no switch '" + part.tier +
-                    "' with links that can fill",
+                    machine_.name + " have no switch '" + part.tier + "' with links that can fill",
                 "use tor, leaf or spine, on as many pods as reach it, on a machine whose "
                 "fabric.*.links are blocking");
     }
-    const bool of_chips = part.kind == Kind::straggler || part.kind == Kind::throttle ||
-                          part.kind == Kind::dead_chip;
+    const bool of_chips =
+        part.kind == Kind::straggler || part.kind == Kind::throttle || part.kind == Kind::dead_chip;
     int64_t& total = asked[of_chips ? "chips" : part.name + part.tier];
     total += part.count;
     TRN_CHECK(total <= there, project,
-              "'" + set.text + "' takes " + std::to_string(total) + " of " +
-                  std::to_string(there),
+              "'" + set.text + "' takes " + std::to_string(total) + " of " + std::to_string(there),
               "take fewer");
   }
 }
@@ -339,7 +335,8 @@ class Grounds::Drawing {
     of_.topology_.links_from(node, links);
     for (const int32_t link : links) {
       const machine::Link of = of_.topology_.link(link);
-      const bool is_down = of.tier == machine::Tier::tor_down || of.tier == machine::Tier::leaf_down;
+      const bool is_down =
+          of.tier == machine::Tier::tor_down || of.tier == machine::Tier::leaf_down;
       if (is_down && of.to_node < 0) below.push_back(of.to_node);
     }
     return below;

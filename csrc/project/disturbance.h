@@ -35,11 +35,11 @@ enum class DisturbanceKind : uint8_t {
 
 struct Disturbance {
   DisturbanceKind kind = DisturbanceKind::jitter;
-  std::string name;       // as written: "slow-link", "dead-link"
-  int64_t count = 1;      // chips, links, domains or switches
-  std::string amount;     // as written: sigma, factor or share
-  std::string tier;       // of the links (empty: any) or switches ("tor", "leaf", "spine")
-  int64_t pods = 1;       // of a domain
+  std::string name;        // as written: "slow-link", "dead-link"
+  int64_t count = 1;       // chips, links, domains or switches
+  std::string amount;      // as written: sigma, factor or share
+  std::string tier;        // of the links (empty: any) or switches ("tor", "leaf", "spine")
+  int64_t pods = 1;        // of a domain
   bool is_sprayed = true;  // what used a dead switch spreads over all that are left
 };
 

@@ -21,6 +21,7 @@ from trnsim.cli import (
     collective,
     compare,
     diff,
+    disturb,
     doctor,
     info,
     project,
@@ -43,6 +44,7 @@ run.add_to(app)
 project.add_to(app)
 compare.add_to(app)
 scale.add_to(app)
+disturb.add_to(app)
 collective.add_to(app)
 info.add_to(app)
 diff.add_to(app)
