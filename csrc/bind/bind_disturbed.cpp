@@ -25,7 +25,7 @@ std::shared_ptr<Disturbances> run_disturb(
     const std::vector<WorkloadPointer>& workloads, const machine::Machine& machine,
     const machine::Placement& placement, int64_t step, bool fold, bool step_mode,
     const std::vector<std::string>& disturbances, uint64_t first_seed, int64_t seeds,
-    int64_t spare_pods, const std::vector<Smaller>& smaller, bool exact, bool one_by_one,
+    int64_t spare_pods, const std::vector<Smaller>& smaller, int64_t exact_tasks, bool one_by_one,
     std::shared_ptr<project::Progress> progress) {
   project::DisturbOptions options;
   options.placement = placement;
@@ -39,7 +39,7 @@ std::shared_ptr<Disturbances> run_disturb(
   for (const auto& [of, place, measured] : smaller) {
     options.smaller.push_back({{of.begin(), of.end()}, place, measured});
   }
-  options.exact = exact;
+  options.exact_tasks = exact_tasks;
   options.one_by_one = one_by_one;
   options.progress = std::move(progress);
   return std::make_shared<Disturbances>(
@@ -81,8 +81,9 @@ void bind_disturbed(py::module_& module) {
   module.def("disturb_step", run_disturb, py::arg("workloads"), py::arg("machine"),
              py::arg("placement"), py::arg("step"), py::arg("fold"), py::arg("step_mode"),
              py::arg("disturbances"), py::arg("first_seed"), py::arg("seeds"),
-             py::arg("spare_pods"), py::arg("smaller"), py::arg("exact"), py::arg("one_by_one"),
-             py::arg("progress").none(true), py::call_guard<py::gil_scoped_release>());
+             py::arg("spare_pods"), py::arg("smaller"), py::arg("exact_tasks"),
+             py::arg("one_by_one"), py::arg("progress").none(true),
+             py::call_guard<py::gil_scoped_release>());
   module.def("normal_factor", &simulate::normal_factor, py::arg("seed"), py::arg("chip"),
              py::arg("sigma"));
   module.def(

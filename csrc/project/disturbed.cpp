@@ -84,7 +84,7 @@ class Maker {
       : job_(job), machine_(machine), options_(options) {}
 
   bool is_exact(const Draw& draw) const {
-    return draw.sigma == 0 || options_.exact || options_.one_by_one || job_.tasks <= kExactTasks;
+    return draw.sigma == 0 || options_.one_by_one || job_.tasks <= options_.exact_tasks;
   }
 
   Ready make(const Draw& draw, uint64_t seed, std::vector<int64_t> pod_places) const {
@@ -297,7 +297,7 @@ class Ensemble {
   void simulate_all() {
     int64_t largest = 0;
     for (const Prepared& job : jobs_) largest = std::max(largest, job.tasks);
-    const bool is_large = (options_.exact || options_.one_by_one) && largest > kExactTasks;
+    const bool is_large = largest > (1 << 25) && largest <= options_.exact_tasks;  // rank by rank
     const size_t at_once = options_.one_by_one || largest > (1 << 22) ? 1 : 16;
     std::atomic<size_t> next{0};
     std::exception_ptr failure;

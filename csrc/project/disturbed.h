@@ -4,8 +4,8 @@
 // Disturbed steps: one step under the draws of many seeds, and how its time is distributed.
 //
 // A draw without jitter is folded, or, on at most a tile's lanes of ranks, left whole; several are
-// lanes of one run. With jitter nothing folds: up to kExactTasks tasks a seed (or where it is asked
-// for) every rank is simulated. Above, the step is bounded from both sides: chips of the kBoundPods
+// lanes of one run. With jitter nothing folds: up to exact_tasks tasks a seed every rank is
+// simulated. Above, the step is bounded from both sides: chips of the kBoundPods
 // pods with the slowest chips (and those that throttle) have their own factors, and all others that
 // of the fastest of them (low) or of the slowest (high). Both hold where a slower chip never makes
 // a step faster, which is so but for flows that compete for links.
@@ -21,7 +21,6 @@
 
 namespace trnsim::project {
 
-inline constexpr int64_t kExactTasks = int64_t(1) << 25;
 inline constexpr int64_t kBoundPods = 4;
 // Of all seeds of a disturbance that are simulated rank by rank: about two hours of two cores.
 inline constexpr int64_t kMostTasks = int64_t(1) << 37;
@@ -42,8 +41,8 @@ struct DisturbOptions {
   int64_t seeds = 1;
   int64_t spare_pods = 0;  // beside the job's, in the fabric's next places
   std::vector<SmallerJob> smaller;
-  bool exact = false;       // jitter without bounds
-  bool one_by_one = false;  // every rank of every draw, on the reference engine: the slow way
+  int64_t exact_tasks = 1 << 25;  // of one step, with jitter
+  bool one_by_one = false;        // every rank of every draw, on the reference engine: the slow way
   std::shared_ptr<Progress> progress;
 };
 

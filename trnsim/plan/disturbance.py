@@ -19,6 +19,7 @@ if TYPE_CHECKING:
     from trnsim.workload import RunFile
 
 PARTS = ("compute", "exposed_communication", "bubble", "host", "stall")
+EXACT_TASKS = 2**25  # of a step of all ranks, up to which jitter is simulated rank by rank
 LONGEST_LIST = 64  # of a seed's chips or links in the document
 
 
@@ -302,7 +303,7 @@ def disturb(
             **_of(base), machine=base.machine, fold=True,
             step_mode=base._asked["collectives"] == "step", disturbances=texts,
             first_seed=first_seed, seeds=seeds, spare_pods=spares,
-            smaller=[tuple(_of(each).values()) for each in others], exact=exact,
+            smaller=[tuple(_of(each).values()) for each in others], exact_tasks=2**62 if exact else EXACT_TASKS,
             one_by_one=one_by_one, progress=counter,
         )  # fmt: skip
     rows: list[DisturbedRow] = []
