@@ -65,8 +65,9 @@ def test_a_draw_is_what_project_says_of_it(workload, spec):
         assert outcome.high_ps == outcome.low_ps == again.figures.step_ps
     for percentile in (50, 95, 99):
         outcome, breakdown = done.rows[0].at(percentile)
+        drawn = outcome.drawn
         again = trnsim.project(workload, "trn2", advise=False, interval=False,
-                               slow_chips=outcome.drawn.slow_chips, faults=outcome.drawn.faults)  # fmt: skip
+                               slow_chips=drawn.slow_chips, faults=drawn.faults)  # fmt: skip
         assert disturbance.parts_s(breakdown) == again.breakdown_s
 
 

@@ -20,6 +20,7 @@ if TYPE_CHECKING:
 
 PARTS = ("compute", "exposed_communication", "bubble", "host", "stall")
 EXACT_TASKS = 2**25  # of a step of all ranks, up to which jitter is simulated rank by rank
+ANY_TASKS = 2**62
 LONGEST_LIST = 64  # of a seed's chips or links in the document
 
 
@@ -144,23 +145,28 @@ class Disturbance:
     Attributes:
         projection: of the undisturbed step.
         jobs: the job, then those of fewer pods.
-        rows: one a disturbance.
+        found: of each disturbance, from the core.
         seeds, first_seed, spares: as asked.
     """
 
     projection: Projection
     jobs: tuple[DisturbedJob, ...]
-    rows: tuple[DisturbedRow, ...]
+    found: tuple[_core.Disturbed, ...]
     seeds: int
     first_seed: int
     spares: int
+
+    @property
+    def rows(self) -> tuple[DisturbedRow, ...]:
+        """One a disturbance."""
+        return tuple(DisturbedRow(each.text, each, self) for each in self.found)
 
     @property
     def guesses(self) -> list[dict[str, str]]:
         """What had to be assumed, as of `trnsim run --json`."""
         found = []
         text = " ".join(row.text for row in self.rows)
-        for word, value, effect in _ASSUMED:
+        for word, (value, effect) in _ASSUMED.items():
             if word in text:
                 found.append({"name": word, "value": value, "effect": effect})
         if any(row.widest_bounds > 0 for row in self.rows):
@@ -205,19 +211,30 @@ class Disturbance:
         return disturbance_text(self)
 
 
-_ASSUMED = (
-    ("jitter", ("each chip's time is normal around the machine's, alike in all its engines, and the "
-     "same through the step"), "HBM, links and host keep their speed"),
-    ("dead-chip", "a dead chip takes its pod out of service",
-     "what stops, restores and restarts the job takes time of its own, which is not in the step"),
-    ("dead-domain", "power domains are so many pods in a row, from the first",
-     "the machine's file knows no power domains"),
-    ("dead-switch", ("by=spray: packets spread evenly over the switches that are left; by=ecmp: a "
-     "pair of chips keeps to one path, and the next switch takes all of a dead one's"),
-     "real transports are between the two"),
-    ("link", "a link is one direction; what crossed a dead one goes around it",
-     "the library may build other rings"),
-)  # fmt: skip
+_ASSUMED = {
+    "jitter": (
+        "each chip's time is normal around the machine's, the same in all its engines and all "
+        "through the step",
+        "HBM, links and host keep their speed",
+    ),
+    "dead-chip": (
+        "a dead chip takes its pod out of service",
+        "to detect, restart and restore takes time that is not in the step",
+    ),
+    "dead-domain": (
+        "power domains are so many pods in a row, from the first",
+        "the machine's file knows no power domains",
+    ),
+    "dead-switch": (
+        "by=spray: packets spread evenly over the switches that are left; by=ecmp: a pair of chips "
+        "keeps to one path, and the next switch takes all of a dead one's",
+        "real transports are between the two",
+    ),
+    "link": (
+        "a link is one direction; what crossed a dead one goes around it",
+        "the library may build other rings",
+    ),
+}
 _BOUNDS = (
     "jitter on so many ranks is bounded: pods with the slowest chips are simulated as drawn, all "
     "others as slow as the slowest, and as fast as the fastest, of the rest"
@@ -244,6 +261,7 @@ def disturb(
     overrides: Iterable[str] | Mapping[str, Any] = (),
     stack: str | None = None,
     collectives: str | None = None,
+    interval: bool = True,
     exact: bool = False,
     one_by_one: bool = False,
 ) -> Disturbance:
@@ -259,6 +277,7 @@ def disturb(
         seeds, first_seed: how many, and the first; the same seed draws the same.
         spares: idle pods in the fabric's next places, which replace pods out of service.
         smaller: run files of the job on fewer pods: as which it goes on where spares do not do.
+        interval: of the undisturbed step too, as `trnsim.project`.
         exact: simulate jitter rank by rank on any number of ranks, in place of bounds.
         one_by_one: every rank of each draw alone, on the reference engine: the same, slowly.
 
@@ -269,8 +288,36 @@ def disturb(
         MachineError, WorkloadError, LowerError, SimulateError: as `trnsim.project`.
     """
     import trnsim
+
+    texts = _checked(disturbances, seeds, first_seed, spares)
+    asked: dict[str, Any] = {"step": step, "collectives": collectives, "advise": False, "top": 0}
+    of_base = asked | {"chips": chips, "overrides": overrides, "stack": stack}
+    base = trnsim.project(run, machine, ranks_per_chip=ranks_per_chip, interval=False, **of_base)
+    if base.figures.faults:
+        raise PlanError(
+            f"the run has slow chips or faults of its own ({base.figures.faults[0]}): name its "
+            "machine (--machine) to begin anew"
+        )
+    per_chip = base.figures.ranks_per_chip
+    paths = [os.fspath(path) for path in smaller]
+    others = [
+        trnsim.project(path, base.machine, ranks_per_chip=per_chip, interval=False, **asked)
+        for path in paths
+    ]
+    found = _simulate(
+        base, others, disturbances=texts, first_seed=first_seed, seeds=seeds, spare_pods=spares,
+        exact_tasks=ANY_TASKS if exact else EXACT_TASKS, one_by_one=one_by_one,
+    )  # fmt: skip
+    label = os.fspath(run) if isinstance(run, (str, os.PathLike)) else "the job"
+    jobs = [_job(name, each) for name, each in zip([label, *paths], [base, *others], strict=True)]
+    if interval:  # last: what is refused is refused before it
+        base = trnsim.project(run, machine, ranks_per_chip=ranks_per_chip, **of_base)
+    return Disturbance(base, tuple(jobs), tuple(found.rows), seeds, first_seed, spares)
+
+
+def _checked(disturbances: Iterable[str], seeds: int, first_seed: int, spares: int) -> list[str]:
+    """The disturbances; raises for what can be seen to be wrong before there is a step."""
     from trnsim import _core
-    from trnsim.project.progress import watch
 
     texts = texts_of(PlanError, "disturbances", disturbances)
     if not texts:
@@ -280,37 +327,20 @@ def disturb(
         raise PlanError("a distribution of 0 seeds: use at least 1")
     for text in texts:
         _core.parse_disturbance(text)
-    asked: dict[str, Any] = {"advise": False, "top": 0}
-    base = trnsim.project(
-        run, machine, chips=chips, ranks_per_chip=ranks_per_chip, step=step, overrides=overrides,
-        stack=stack, collectives=collectives, **asked,
-    )  # fmt: skip
-    if base.figures.faults:
-        raise PlanError(
-            f"the run has slow chips or faults of its own ({base.figures.faults[0]}): name its "
-            "machine (--machine) to begin anew"
-        )
-    others = [
-        trnsim.project(path, base.machine, ranks_per_chip=base.figures.ranks_per_chip, step=step,
-                       collectives=collectives, interval=False, **asked)
-        for path in smaller
-    ]  # fmt: skip
-    labels = [str(run) if isinstance(run, (str, os.PathLike)) else "the job", *map(str, smaller)]
-    jobs = tuple(_job(label, each) for label, each in zip(labels, [base, *others], strict=True))
+    return texts
+
+
+def _simulate(base: Projection, others: list[Projection], **asked: Any) -> _core.Disturbances:
+    from trnsim import _core
+    from trnsim.project.progress import watch
+
     counter = _core.ProjectProgress()
-    with watch(counter, "simulating"):
-        found = _core.disturb_step(
+    with watch(counter, "simulating draws"):
+        return _core.disturb_step(
             **_of(base), machine=base.machine, fold=True,
-            step_mode=base._asked["collectives"] == "step", disturbances=texts,
-            first_seed=first_seed, seeds=seeds, spare_pods=spares,
-            smaller=[tuple(_of(each).values()) for each in others], exact_tasks=2**62 if exact else EXACT_TASKS,
-            one_by_one=one_by_one, progress=counter,
+            step_mode=base._asked["collectives"] == "step",
+            smaller=[tuple(_of(each).values()) for each in others], progress=counter, **asked,
         )  # fmt: skip
-    rows: list[DisturbedRow] = []
-    result = Disturbance(base, jobs, (), seeds, first_seed, spares)
-    rows = [DisturbedRow(row.text, row, result) for row in found.rows]
-    object.__setattr__(result, "rows", tuple(rows))
-    return result
 
 
 def _of(projection: Projection) -> dict[str, Any]:
