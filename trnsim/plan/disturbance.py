@@ -213,8 +213,10 @@ class Disturbance:
 
 _ASSUMED = {
     "jitter": (
-        "each chip's time is normal around the machine's, the same in all its engines and all "
-        "through the step",
+        (
+            "each chip's time is normal around the machine's, the same in all its engines and all "
+            "through the step"
+        ),
         "HBM, links and host keep their speed",
     ),
     "dead-chip": (
@@ -226,8 +228,10 @@ _ASSUMED = {
         "the machine's file knows no power domains",
     ),
     "dead-switch": (
-        "by=spray: packets spread evenly over the switches that are left; by=ecmp: a pair of chips "
-        "keeps to one path, and the next switch takes all of a dead one's",
+        (
+            "by=spray: packets spread evenly over the switches that are left; by=ecmp: a pair of chips "
+            "keeps to one path, and the next switch takes all of a dead one's"
+        ),
         "real transports are between the two",
     ),
     "link": (
