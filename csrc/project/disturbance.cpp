@@ -33,6 +33,7 @@ constexpr Sort kSorts[] = {
     {"dead-chip", Kind::dead_chip, "", "chips", "", false, "dead-chip"},
     {"dead-domain", Kind::domain, "", "domains", "pods", true, "dead-domain:pods=4"},
     {"dead-switch", Kind::dead_switch, "", "switches", "tier", true, "dead-switch:tier=spine"},
+    {"ecmp-hash", Kind::hashed_routes, "", "", "", false, "ecmp-hash"},
 };
 
 std::vector<std::string> split(const std::string& text, char at) {
@@ -199,6 +200,13 @@ void Grounds::check(const DisturbanceSet& set) {
   std::map<std::string, int64_t> asked;
   for (const Disturbance& part : set.parts) {
     if (part.kind == Kind::jitter) continue;
+    if (part.kind == Kind::hashed_routes) {
+      TRN_CHECK(machine_.fabric.is_hashed && topology_.pod_count() > 1, project,
+                "'" + set.text + "': no routes of " + std::to_string(topology_.chip_count()) +
+                    " chips of " + machine_.name + " are hashed",
+                "take several pods, with --set fabric.ecmp=hashed");
+      continue;
+    }
     const int64_t there = count_of(part);
     if (part.kind == Kind::slow_link) {
       std::string tiers;
@@ -257,6 +265,10 @@ class Grounds::Drawing {
         return add_domains(part);
       case Kind::dead_switch:
         return add_switches(part);
+      case Kind::hashed_routes:
+        draw_.hash_seed = random_bits(seed_, stream_, counter_) | 1;
+        draw_.what.push_back("routes are hashed anew");
+        return;
     }
   }
 

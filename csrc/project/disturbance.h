@@ -31,6 +31,7 @@ enum class DisturbanceKind : uint8_t {
   dead_chip,  // a chip takes its whole pod out of service
   domain,     // so many pods in a row lose power
   dead_switch,
+  hashed_routes,  // ECMP hashes the pairs of chips anew
 };
 
 struct Disturbance {
@@ -57,6 +58,7 @@ struct Draw {
   std::vector<std::string> slow_chips, faults;  // as parse_scenario reads them
   std::vector<machine::LinkFault> sprayed;      // links that stand for those of a dead switch, too
   int32_t sigma = 0;                            // of jitter, in 2^-16
+  uint64_t hash_seed = 0;                       // of hashed ECMP; 0: the machine's own
   std::vector<int64_t> pods_out;                // ascending
   std::vector<std::string> what;                // in words
 };

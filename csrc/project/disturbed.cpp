@@ -90,6 +90,7 @@ class Maker {
   Ready make(const Draw& draw, uint64_t seed, std::vector<int64_t> pod_places) const {
     Scenario scenario = parse_scenario(draw.slow_chips, draw.faults);
     scenario.pod_places = std::move(pod_places);
+    scenario.hash_seed = draw.hash_seed;
     for (const machine::LinkFault& fault : draw.sprayed) scenario.links.push_back({fault, 0});
     const auto topology =
         machine::make_topology(machine_, job_.of.placement.chips, conditions_of(scenario));
@@ -136,33 +137,29 @@ class Maker {
     return factors;
   }
 
-  // Chips of these pods have factors of their own.
-  std::vector<bool> choose_pods(const Factors& factors) const {
-    const machine::Topology& topology = *job_.topology;
-    std::vector<int32_t> worst(size_t(topology.pod_count()), 0);
-    for (int32_t chip = 0; chip < job_.chips_used; ++chip) {
-      int32_t& of_pod = worst[size_t(topology.pod_of(chip))];
-      of_pod = std::max(of_pod, factors.of_chip[size_t(chip)]);
-    }
-    std::vector<int64_t> pods(worst.size());
-    std::iota(pods.begin(), pods.end(), 0);
-    std::stable_sort(pods.begin(), pods.end(),
-                     [&](int64_t a, int64_t b) { return worst[size_t(a)] > worst[size_t(b)]; });
-    std::vector<bool> own(worst.size(), false);
-    for (size_t i = 0; i < pods.size() && int64_t(i) < kBoundPods; ++i) own[size_t(pods[i])] = true;
-    for (const auto& [chip, changes] : factors.changes) {
-      own[size_t(topology.pod_of(int32_t(chip)))] = true;
-    }
+  // These have factors of their own: the slowest, and what changes in time.
+  std::vector<bool> choose_chips(const Factors& factors) const {
+    std::vector<int64_t> chips(factors.of_chip.size());
+    std::iota(chips.begin(), chips.end(), 0);
+    const size_t count = std::min(chips.size(), size_t(kBoundChips));
+    const auto is_slower = [&](int64_t a, int64_t b) {
+      const int32_t left = factors.of_chip[size_t(a)], right = factors.of_chip[size_t(b)];
+      return left != right ? left > right : a < b;
+    };
+    std::partial_sort(chips.begin(), chips.begin() + int64_t(count), chips.end(), is_slower);
+    std::vector<bool> own(chips.size(), false);
+    for (size_t i = 0; i < count; ++i) own[size_t(chips[i])] = true;
+    for (const auto& [chip, changes] : factors.changes) own[size_t(chip)] = true;
     return own;
   }
 
   Ready bound(const Scenario& scenario, const machine::Topology& topology, const Draw& draw,
               uint64_t seed) const {
     const Factors factors = factors_of(scenario, draw, seed);
-    const std::vector<bool> own = choose_pods(factors);
+    const std::vector<bool> own = choose_chips(factors);
     int32_t least = INT32_MAX, most = 0;
     for (int32_t chip = 0; chip < job_.chips_used; ++chip) {
-      if (own[size_t(topology.pod_of(chip))]) continue;
+      if (own[size_t(chip)]) continue;
       least = std::min(least, factors.of_chip[size_t(chip)]);
       most = std::max(most, factors.of_chip[size_t(chip)]);
     }
@@ -179,7 +176,7 @@ class Maker {
     const int64_t ranks_per_chip = job.placement.ranks_per_chip;
     for (int64_t rank = 0; rank < job.rank_count; ++rank) {
       const int64_t chip = rank / ranks_per_chip;
-      if (!own[size_t(topology.pod_of(int32_t(chip)))]) continue;
+      if (!own[size_t(chip)]) continue;
       fold::OddRank odd{rank, factors.of_chip[size_t(chip)]};
       if (odd.factor == kOne) odd.factor += nudge;
       const auto changes = factors.changes.find(chip);
@@ -244,7 +241,8 @@ class Ensemble {
 
   // Draws with the same key are the same.
   static std::string key_of(const Outcome& outcome) {
-    std::string key = outcome.drawn.sigma > 0 ? std::to_string(outcome.seed) : "";
+    const bool is_own = outcome.drawn.sigma > 0 || outcome.drawn.hash_seed > 0;
+    std::string key = is_own ? std::to_string(outcome.seed) : "";
     for (const auto* list :
          {&outcome.drawn.slow_chips, &outcome.drawn.faults, &outcome.drawn.what}) {
       for (const std::string& text : *list) key += text + ";";

@@ -5,10 +5,10 @@
 //
 // A draw without jitter is folded, or, on at most a tile's lanes of ranks, left whole; several are
 // lanes of one run. With jitter nothing folds: up to exact_tasks tasks a seed every rank is
-// simulated. Above, the step is bounded from both sides: chips of the kBoundPods
-// pods with the slowest chips (and those that throttle) have their own factors, and all others that
-// of the fastest of them (low) or of the slowest (high). Both hold where a slower chip never makes
-// a step faster, which is so but for flows that compete for links.
+// simulated. Above, the step is bounded from both sides: the kBoundChips slowest chips (and those
+// that throttle) have their own factors, and all others that of the fastest of them (low) or of the
+// slowest (high). Both hold where a slower chip never makes a step faster, which is so but for
+// flows that compete for links. They are the wider, the deeper the pipeline.
 #pragma once
 
 #include <cstdint>
@@ -21,7 +21,7 @@
 
 namespace trnsim::project {
 
-inline constexpr int64_t kBoundPods = 4;
+inline constexpr int64_t kBoundChips = 8;
 // Of all seeds of a disturbance that are simulated rank by rank: about two hours of two cores.
 inline constexpr int64_t kMostTasks = int64_t(1) << 37;
 

@@ -28,6 +28,7 @@ struct Scenario {
   std::vector<ChipFault> chips;
   std::vector<TimedLinkFault> links;
   std::vector<int64_t> pod_places = {};  // machine::Conditions::pod_places
+  uint64_t hash_seed = 0;                // machine::Conditions::seed; what it gives is healthy
   bool is_healthy() const { return chips.empty() && links.empty() && pod_places.empty(); }
 };
 

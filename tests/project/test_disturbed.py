@@ -86,6 +86,17 @@ def test_in_a_fabric_folded_as_one_by_one():
         assert by_name[spec].at(100)[0].high_ps > base_ps, spec
 
 
+def test_hashed_routes_in_bulk_as_one_by_one():
+    workload = small_workload.train(world_size=256)
+    asked = {"seeds": 4, "chips": 256, "overrides": ["fabric.ecmp=hashed"], "interval": False}
+    specs = ["ecmp-hash", "ecmp-hash+straggler:factor=1.5"]
+    bulk = trnsim.disturb(workload, specs, "rainier", **asked)
+    alone = trnsim.disturb(workload, specs, "rainier", one_by_one=True, **asked)
+    assert steps_of(bulk) == steps_of(alone)
+    for row in bulk.rows:
+        assert len({one.high_ps for one in row.found.outcomes}) > 1, row.text
+
+
 # Every op of a slow chip ends later than that of any other, so that each call waits for the slowest
 # chip alone: under jitter, the step is that of the slowest chip among healthy ones.
 def test_jitter_of_a_synchronous_job_is_that_of_its_slowest_chip(workload):

@@ -18,8 +18,8 @@ With = Annotated[
         metavar="WHAT",
         help="jitter:sigma=S; straggler:factor=F,chips=K; throttle:factor=F,chips=K; "
         "slow-link:share=S,tier=T,links=K; dead-link:tier=T,links=K; dead-chip:chips=K; "
-        "dead-domain:pods=P,domains=K; dead-switch:tier=T,switches=K,by=spray|ecmp; several at "
-        "once with + between; repeatable, a row each.",
+        "dead-domain:pods=P,domains=K; dead-switch:tier=T,switches=K,by=spray|ecmp; ecmp-hash; "
+        "several at once with + between; repeatable, a row each.",
     ),
 ]
 

@@ -234,13 +234,17 @@ _ASSUMED = {
         ),
         "real transports are between the two",
     ),
+    "ecmp-hash": (
+        "each pair of chips keeps to one path, hashed anew by each seed, evenly over switches",
+        "transports that spray packets over many paths do not collide so",
+    ),
     "link": (
         "a link is one direction; what crossed a dead one goes around it",
         "the library may build other rings",
     ),
 }
 _BOUNDS = (
-    "jitter on so many ranks is bounded: pods with the slowest chips are simulated as drawn, all "
+    "jitter on so many ranks is bounded: the eight slowest chips are simulated as drawn, all "
     "others as slow as the slowest, and as fast as the fastest, of the rest"
 )
 
@@ -276,7 +280,8 @@ def disturb(
         disturbances: each "NAME:KEY=VALUE,...", or several that happen at once with + between:
             jitter:sigma=S, straggler:factor=F,chips=K, throttle:factor=F,chips=K,
             slow-link:share=S,tier=T,links=K, dead-link:tier=T,links=K, dead-chip:chips=K,
-            dead-domain:pods=P,domains=K, dead-switch:tier=T,switches=K,by=spray|ecmp.
+            dead-domain:pods=P,domains=K, dead-switch:tier=T,switches=K,by=spray|ecmp,
+            ecmp-hash.
         machine, chips, ranks_per_chip, step, overrides, stack, collectives: as `trnsim.project`.
         seeds, first_seed: how many, and the first; the same seed draws the same.
         spares: idle pods in the fabric's next places, which replace pods out of service.

@@ -3,7 +3,9 @@
 #include <gtest/gtest.h>
 
 #include <algorithm>
+#include <array>
 #include <map>
+#include <random>
 #include <set>
 
 #include "base/error.h"
@@ -166,6 +168,41 @@ TEST(Disturbance, takes_whole_pods_and_domains_out) {
     EXPECT_EQ(domain.pods_out.size(), domain.pods_out[0] == 8 ? 2u : 4u);
     EXPECT_EQ(domain.pods_out[0] % 4, 0);
   }
+}
+
+// Flows of the 8 chips under a ToR to as many other clusters, each over one of 8 leaves by its
+// hash: the fullest link has what the fullest of 8 bins has of 8 balls.
+TEST(Disturbance, hashed_routes_collide_as_balls_in_bins) {
+  std::vector<machine::Figure> figures = machine::gpu_figures(4);
+  machine::add_fabric(figures, 64, 4);
+  machine::set(figures, "fabric.ecmp", "hashed", "word");
+  const machine::Machine machine = machine::make_machine("toy-fabric", "", figures);
+  const auto topology = make_topology(machine, 128);
+  constexpr int kFlows = 8, kSeeds = 2000;
+  double by_hash = 0, by_chance = 0;
+  std::mt19937 random(5);
+  for (uint64_t seed = 0; seed < kSeeds; ++seed) {
+    const Draw draw = draw_of(machine, *topology, "ecmp-hash", seed);
+    const auto hashed = make_topology(machine, 128, {{}, draw.hash_seed});
+    std::map<int32_t, int> on_link;
+    std::array<int, kFlows> bins{};
+    for (int32_t chip = 0; chip < kFlows; ++chip) {
+      std::vector<int32_t> route;
+      hashed->route(chip, 64 + 8 * (chip % 8) + chip % 4, route);
+      for (const int32_t link : route) on_link[link] += hashed->tier(link) == machine::Tier::tor_up;
+      ++bins[random() % bins.size()];
+    }
+    int most = 0;
+    for (const auto& [link, flows] : on_link) most = std::max(most, flows);
+    by_hash += most;
+    by_chance += *std::max_element(bins.begin(), bins.end());
+  }
+  EXPECT_NEAR(by_hash / kSeeds, by_chance / kSeeds, 0.08);  // each has a deviation of 0.017
+  EXPECT_GT(by_hash / kSeeds, 2);
+  const machine::Machine even = pods(64);
+  const auto plain = make_topology(even, 128);
+  EXPECT_NE(message_of([&] { draw_of(even, *plain, "ecmp-hash", 0); }).find("are hashed"),
+            std::string::npos);
 }
 
 }  // namespace trnsim::project
