@@ -25,8 +25,8 @@ std::shared_ptr<Disturbances> run_disturb(
     const std::vector<WorkloadPointer>& workloads, const machine::Machine& machine,
     const machine::Placement& placement, int64_t step, bool fold, bool step_mode,
     const std::vector<std::string>& disturbances, uint64_t first_seed, int64_t seeds,
-    int64_t spare_pods, const std::vector<Smaller>& smaller, int64_t exact_tasks, bool one_by_one,
-    std::shared_ptr<project::Progress> progress) {
+    int64_t spare_pods, const std::vector<Smaller>& smaller, int64_t exact_tasks,
+    int64_t most_tasks, bool one_by_one, std::shared_ptr<project::Progress> progress) {
   project::DisturbOptions options;
   options.placement = placement;
   options.step = step;
@@ -40,6 +40,7 @@ std::shared_ptr<Disturbances> run_disturb(
     options.smaller.push_back({{of.begin(), of.end()}, place, measured});
   }
   options.exact_tasks = exact_tasks;
+  options.most_tasks = most_tasks;
   options.one_by_one = one_by_one;
   options.progress = std::move(progress);
   return std::make_shared<Disturbances>(
@@ -82,7 +83,7 @@ void bind_disturbed(py::module_& module) {
              py::arg("placement"), py::arg("step"), py::arg("fold"), py::arg("step_mode"),
              py::arg("disturbances"), py::arg("first_seed"), py::arg("seeds"),
              py::arg("spare_pods"), py::arg("smaller"), py::arg("exact_tasks"),
-             py::arg("one_by_one"), py::arg("progress").none(true),
+             py::arg("most_tasks"), py::arg("one_by_one"), py::arg("progress").none(true),
              py::call_guard<py::gil_scoped_release>());
   module.def("normal_factor", &simulate::normal_factor, py::arg("seed"), py::arg("chip"),
              py::arg("sigma"));

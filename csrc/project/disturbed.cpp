@@ -285,7 +285,7 @@ class Ensemble {
       const Prepared& job = jobs_[size_t(plans_[i].job)];
       if (draw.sigma > 0 && makers_[size_t(plans_[i].job)].is_exact(draw)) tasks += job.tasks;
     }
-    TRN_CHECK(tasks <= kMostTasks, project,
+    TRN_CHECK(tasks <= options_.most_tasks, project,
               "'" + result_.text + "' would simulate " + std::to_string(tasks) +
                   " tasks, rank by rank, which takes hours",
               "use fewer seeds, or leave --exact out: bounds then take minutes");

@@ -22,9 +22,6 @@
 namespace trnsim::project {
 
 inline constexpr int64_t kBoundChips = 8;
-// Of all seeds of a disturbance that are simulated rank by rank: about two hours of two cores.
-inline constexpr int64_t kMostTasks = int64_t(1) << 37;
-
 // The job on fewer pods, as a run of its own: what an elastic job goes on as.
 struct SmallerJob {
   Workloads workloads;
@@ -42,7 +39,9 @@ struct DisturbOptions {
   int64_t spare_pods = 0;  // beside the job's, in the fabric's next places
   std::vector<SmallerJob> smaller;
   int64_t exact_tasks = 1 << 25;  // of one step, with jitter
-  bool one_by_one = false;        // every rank of every draw, on the reference engine: the slow way
+  // Of all seeds of one disturbance that are simulated rank by rank; more are refused. Hours.
+  int64_t most_tasks = int64_t(1) << 37;
+  bool one_by_one = false;  // every rank of every draw, on the reference engine: the slow way
   std::shared_ptr<Progress> progress;
 };
 

@@ -14,6 +14,7 @@ from trnsim.errors import MachineError, PlanError, ProjectError
 from trnsim.plan import disturbance
 
 CHIPS = 16
+QUICK = {"advise": False, "interval": False}
 OF_A_POD = [
     "jitter:sigma=0.02",
     "straggler:factor=1.5,chips=2",
@@ -30,6 +31,7 @@ OF_A_FABRIC = [
     "dead-chip",
     "dead-domain:pods=2",
 ]
+SPINES = ["dead-switch:tier=spine", "dead-switch:tier=spine,by=ecmp", "dead-switch:tier=tor"]
 
 
 @pytest.fixture(scope="module")
@@ -60,22 +62,26 @@ def test_a_draw_is_what_project_says_of_it(workload, spec):
     done = trnsim.disturb(workload, [spec], "trn2", seeds=6)
     for outcome in done.rows[0].found.outcomes:
         drawn = outcome.drawn
-        again = trnsim.project(workload, "trn2", advise=False, interval=False, fold=False,
+        again = trnsim.project(workload, "trn2", **QUICK, fold=False,
                                slow_chips=drawn.slow_chips, faults=drawn.faults)  # fmt: skip
         assert outcome.high_ps == outcome.low_ps == again.figures.step_ps
     for percentile in (50, 95, 99):
         outcome, breakdown = done.rows[0].at(percentile)
         drawn = outcome.drawn
-        again = trnsim.project(workload, "trn2", advise=False, interval=False,
+        again = trnsim.project(workload, "trn2", **QUICK,
                                slow_chips=drawn.slow_chips, faults=drawn.faults)  # fmt: skip
         assert disturbance.parts_s(breakdown) == again.breakdown_s
 
 
-def test_in_a_fabric_folded_as_one_by_one():
+# With leaves of 8 ports two pods are a cluster, and the spare pod stands in another.
+@pytest.mark.parametrize("leaf_ports", [128, 8])
+def test_in_a_fabric_folded_as_one_by_one(leaf_ports):
     workload = small_workload.train(world_size=256)
-    asked = {"seeds": 4, "chips": 256, "spares": 1}
-    bulk = trnsim.disturb(workload, OF_A_FABRIC, "rainier", **asked)
-    alone = trnsim.disturb(workload, OF_A_FABRIC, "rainier", one_by_one=True, **asked)
+    specs = OF_A_FABRIC + SPINES * (leaf_ports == 8)
+    ports = ["fabric.spine.radix=4096", f"fabric.leaf.radix={leaf_ports}"]
+    asked = {"seeds": 4, "chips": 256, "spares": 1, "interval": False, "overrides": ports}
+    bulk = trnsim.disturb(workload, specs, "rainier", **asked)
+    alone = trnsim.disturb(workload, specs, "rainier", one_by_one=True, **asked)
     assert steps_of(bulk) == steps_of(alone)
     by_name = {row.text: row for row in bulk.rows}
     spared, domain = by_name["dead-chip"], by_name["dead-domain:pods=2"]
@@ -108,7 +114,7 @@ def test_jitter_of_a_synchronous_job_is_that_of_its_slowest_chip(workload):
         worst = max(range(CHIPS), key=factors.__getitem__)
         if factors[worst] < 1 << 16:
             continue
-        alone = trnsim.project(workload, "trn2", advise=False, interval=False,
+        alone = trnsim.project(workload, "trn2", **QUICK,
                                slow_chips=[f"{worst}={factors[worst]}/65536"])  # fmt: skip
         assert outcome.high_ps >= alone.figures.step_ps * 0.999
         slowest += outcome.high_ps == alone.figures.step_ps
@@ -152,7 +158,7 @@ def test_bounds_hold_what_they_bound(monkeypatch):
 # its engines do, and what it sends in the end stays as it is.
 def test_a_straggler_scales_the_compute_part_alone():
     job = small_workload.train(world_size=8)
-    base = trnsim.project(job, "h100", chips=8, advise=False, interval=False)
+    base = trnsim.project(job, "h100", chips=8, **QUICK)
     specs = [f"straggler:factor={factor}" for factor in (1, 100, 200, 300)]
     done = trnsim.disturb(job, specs, "h100", chips=8, seeds=3)
     one, *far = [row.at(50)[0].high_ps for row in done.rows]
@@ -188,7 +194,7 @@ def test_a_smaller_job_goes_on_with_less_work(tmp_path):
     runs = {}
     for chips in (192, 256):
         made = small_workload.train(world_size=chips)
-        projection = trnsim.project(made, "rainier", chips=chips, advise=False, interval=False)
+        projection = trnsim.project(made, "rainier", chips=chips, **QUICK)
         projection.write(tmp_path, f"of{chips}")
         runs[chips] = tmp_path / f"of{chips}.trnsim"
     done = trnsim.disturb(runs[256], ["dead-chip"], smaller=[runs[192]], seeds=5)
@@ -204,6 +210,14 @@ def test_a_smaller_job_goes_on_with_less_work(tmp_path):
             assert row.slowdown(outcome) == pytest.approx(expected)
         else:
             assert row.slowdown(outcome) is None
+
+
+def test_what_takes_hours_is_refused(workload, monkeypatch):
+    tasks = len(trnsim.project(workload, "trn2", fold=False, **QUICK).timeline.ends_ps)
+    monkeypatch.setattr(disturbance, "MOST_TASKS", 10 * tasks)
+    trnsim.disturb(workload, ["jitter:sigma=0.01"], "trn2", seeds=10)
+    with pytest.raises(ProjectError, match=f"would simulate {11 * tasks} tasks, rank by rank"):
+        trnsim.disturb(workload, ["jitter:sigma=0.01"], "trn2", seeds=11)
 
 
 @pytest.mark.parametrize(
@@ -224,7 +238,7 @@ def test_what_makes_no_sense_is_refused(workload, asked, error, words):
 
 
 def test_a_run_with_faults_of_its_own_is_refused(tmp_path, workload):
-    slow = trnsim.project(workload, "trn2", advise=False, interval=False, slow_chips=["3=2"])
+    slow = trnsim.project(workload, "trn2", **QUICK, slow_chips=["3=2"])
     slow.write(tmp_path, "slow")
     with pytest.raises(PlanError, match="faults of its own"):
         trnsim.disturb(tmp_path / "slow.trnsim", ["dead-link"])

@@ -21,6 +21,7 @@ if TYPE_CHECKING:
 PARTS = ("compute", "exposed_communication", "bubble", "host", "stall")
 EXACT_TASKS = 2**25  # of a step of all ranks, up to which jitter is simulated rank by rank
 ANY_TASKS = 2**62
+MOST_TASKS = 2**37  # rank by rank, of all seeds of a disturbance: hours
 LONGEST_LIST = 64  # of a seed's chips or links in the document
 
 
@@ -229,8 +230,8 @@ _ASSUMED = {
     ),
     "dead-switch": (
         (
-            "by=spray: packets spread evenly over the switches that are left; by=ecmp: a pair of chips "
-            "keeps to one path, and the next switch takes all of a dead one's"
+            "by=spray: packets spread evenly over the switches that are left; by=ecmp: a pair of "
+            "chips keeps to one path, and the next switch takes all of a dead one's"
         ),
         "real transports are between the two",
     ),
@@ -315,7 +316,8 @@ def disturb(
     ]
     found = _simulate(
         base, others, disturbances=texts, first_seed=first_seed, seeds=seeds, spare_pods=spares,
-        exact_tasks=ANY_TASKS if exact else EXACT_TASKS, one_by_one=one_by_one,
+        exact_tasks=ANY_TASKS if exact else EXACT_TASKS, most_tasks=MOST_TASKS,
+        one_by_one=one_by_one,
     )  # fmt: skip
     label = os.fspath(run) if isinstance(run, (str, os.PathLike)) else "the job"
     jobs = [_job(name, each) for name, each in zip([label, *paths], [base, *others], strict=True)]
