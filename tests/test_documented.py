@@ -130,6 +130,28 @@ def test_layouts_are_searched(tmp_path):
     assert "step time" in run(tmp_path, "compare", "best.trnsim", "best.trnsim")
 
 
+def test_a_step_is_disturbed(runs):
+    run_file = "out/train_gpt_ddp.trnsim"
+    printed = run(
+        runs, "disturb", run_file, "--with", "jitter:sigma=0.01", "--with",
+        "straggler:chips=2,factor=1.1", "--with", "slow-link:share=0.5", "--seeds", 10,
+    )  # fmt: skip
+    assert "undisturbed: " in printed and "+p99" in printed
+
+
+def test_a_dead_chip_is_replaced_or_the_job_shrinks(tmp_path):
+    script = ROOT / "examples" / "train_gpt_ddp.py"
+    for chips, folder in ((192, "big"), (128, "smaller")):
+        run(tmp_path, "run", "--machine", "rainier", "--chips", chips, "--check-ranks", 0, "--out",
+            folder, script, *SMALL_GPT)  # fmt: skip
+    ask = ["disturb", "big/train_gpt_ddp.trnsim", "--with", "dead-chip", "--with",
+           "dead-switch:tier=leaf", "--seeds", 3]  # fmt: skip
+    spared = run(tmp_path, *ask, "--spares", 1)
+    shrunk = run(tmp_path, *ask, "--smaller", "smaller/train_gpt_ddp.trnsim")
+    assert "a smaller batch: " in shrunk and "a smaller batch: " not in spared
+    assert "stop, such as" in run(tmp_path, *ask)
+
+
 def test_a_collective_is_simulated_alone(tmp_path):
     printed = run(tmp_path, "collective", "all_reduce", "--machine", "trn2-ultra", "--ranks", 64,
                   "-b", "1M", "-e", "1G", "-f", 4)  # fmt: skip

@@ -33,6 +33,7 @@ _LAZY = {
     "capture": ("trnsim.capture", None),
     "compare": ("trnsim.plan", "compare"),
     "cost": ("trnsim.lower.custom", "cost"),
+    "disturb": ("trnsim.plan", "disturb"),
     "errors": ("trnsim.errors", None),
     "goodput": ("trnsim.plan", "goodput"),
     "load": ("trnsim.workload", "load"),

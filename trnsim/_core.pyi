@@ -7,7 +7,7 @@ import numpy
 import numpy.typing
 import typing
 import typing_extensions
-__all__: list[str] = ['Advice', 'Backend', 'Breakdown', 'CallSpan', 'CheckpointChoice', 'Cohorts', 'CollectiveRun', 'Communicator', 'Engine', 'Fallback', 'Figure', 'GoodputEstimate', 'Link', 'LinkInfo', 'LinkUse', 'Machine', 'MemoryPeak', 'ModuleShare', 'MovedInput', 'OpShare', 'Placement', 'Program', 'Progress', 'ProjectProgress', 'Projection', 'Rank', 'RoleFigures', 'Run', 'Step', 'System', 'TimeShares', 'Timeline', 'Topology', 'Variable', 'Workload', 'bus_factor', 'check_scenario', 'collective_name', 'compose', 'cost_rules', 'estimate_goodput', 'estimate_trace_bytes', 'find_violation', 'fold_system', 'input_group_of', 'lower_step', 'make_cohorts', 'make_job_system', 'make_machine', 'make_placement', 'make_system', 'make_topology', 'moved', 'pattern_of_ranks', 'project_step', 'ranks_of_pattern', 'run_collective', 'simulate_seeds', 'simulate_shard', 'simulate_step', 'solve_max_min', 'with_jitter', 'workload_enum_names', 'write_trace']
+__all__: list[str] = ['Advice', 'AtPercentile', 'Backend', 'Breakdown', 'CallSpan', 'CheckpointChoice', 'Cohorts', 'CollectiveRun', 'Communicator', 'Disturbances', 'Disturbed', 'Draw', 'Engine', 'Fallback', 'Figure', 'GoodputEstimate', 'Link', 'LinkInfo', 'LinkUse', 'Machine', 'MemoryPeak', 'ModuleShare', 'MovedInput', 'OpShare', 'Outcome', 'Placement', 'Program', 'Progress', 'ProjectProgress', 'Projection', 'Rank', 'RoleFigures', 'Run', 'Step', 'System', 'TimeShares', 'Timeline', 'Topology', 'Variable', 'Workload', 'bus_factor', 'check_scenario', 'collective_name', 'compose', 'cost_rules', 'disturb_step', 'estimate_goodput', 'estimate_trace_bytes', 'find_violation', 'fold_system', 'input_group_of', 'lower_step', 'make_cohorts', 'make_job_system', 'make_machine', 'make_placement', 'make_system', 'make_topology', 'moved', 'normal_factor', 'parse_disturbance', 'pattern_of_ranks', 'project_step', 'ranks_of_pattern', 'run_collective', 'simulate_seeds', 'simulate_shard', 'simulate_step', 'solve_max_min', 'with_jitter', 'workload_enum_names', 'write_trace']
 class Figure:
     def __init__(self, key: str, value: str, unit: str, source: str, confidence: str) -> None:
         ...
@@ -955,6 +955,86 @@ class Run:
     @property
     def workloads(self) -> list[Workload]:
         ...
+class Draw:
+    """
+    What one seed makes of a disturbance.
+    """
+    @property
+    def faults(self) -> list[str]:
+        ...
+    @property
+    def pods_out(self) -> list[int]:
+        ...
+    @property
+    def sigma(self) -> int:
+        ...
+    @property
+    def slow_chips(self) -> list[str]:
+        ...
+    @property
+    def what(self) -> list[str]:
+        ...
+class Outcome:
+    @property
+    def drawn(self) -> Draw:
+        ...
+    @property
+    def high_ps(self) -> int:
+        ...
+    @property
+    def job(self) -> int:
+        ...
+    @property
+    def low_ps(self) -> int:
+        ...
+    @property
+    def seed(self) -> int:
+        ...
+    @property
+    def stops(self) -> str:
+        ...
+class AtPercentile:
+    @property
+    def breakdown(self) -> Breakdown | None:
+        ...
+    @property
+    def outcome(self) -> int:
+        ...
+    @property
+    def percentile(self) -> float:
+        ...
+class Disturbed:
+    @property
+    def affected(self) -> int:
+        ...
+    @property
+    def at(self) -> list[AtPercentile]:
+        ...
+    @property
+    def outcomes(self) -> list[Outcome]:
+        ...
+    @property
+    def simulated(self) -> int:
+        ...
+    @property
+    def stopped(self) -> int:
+        ...
+    @property
+    def text(self) -> str:
+        ...
+class Disturbances:
+    @property
+    def breakdown(self) -> Breakdown:
+        ...
+    @property
+    def rows(self) -> list[Disturbed]:
+        ...
+    @property
+    def smaller_ps(self) -> list[int]:
+        ...
+    @property
+    def step_ps(self) -> int:
+        ...
 class CollectiveRun:
     @property
     def algorithm(self) -> str:
@@ -1071,6 +1151,8 @@ def compose(captured: Workload, segments: collections.abc.Sequence[tuple[typing.
     """
 def cost_rules() -> list:
     ...
+def disturb_step(workloads: collections.abc.Sequence[Workload], machine: Machine, placement: Placement, step: typing.SupportsInt | typing.SupportsIndex, fold: bool, step_mode: bool, disturbances: collections.abc.Sequence[str], first_seed: typing.SupportsInt | typing.SupportsIndex, seeds: typing.SupportsInt | typing.SupportsIndex, spare_pods: typing.SupportsInt | typing.SupportsIndex, smaller: collections.abc.Sequence[tuple[collections.abc.Sequence[Workload], Placement, typing.SupportsInt | typing.SupportsIndex]], exact_tasks: typing.SupportsInt | typing.SupportsIndex, most_tasks: typing.SupportsInt | typing.SupportsIndex, one_by_one: bool, progress: ProjectProgress) -> Disturbances:
+    ...
 def estimate_goodput(step_s: typing.Annotated[collections.abc.Sequence[typing.SupportsFloat | typing.SupportsIndex], "FixedSize(3)"], failures_per_s: typing.Annotated[collections.abc.Sequence[typing.SupportsFloat | typing.SupportsIndex], "FixedSize(3)"], restart_s: typing.Annotated[collections.abc.Sequence[typing.SupportsFloat | typing.SupportsIndex], "FixedSize(3)"], blocking_s: typing.Annotated[collections.abc.Sequence[typing.SupportsFloat | typing.SupportsIndex], "FixedSize(3)"], upload_s: typing.Annotated[collections.abc.Sequence[typing.SupportsFloat | typing.SupportsIndex], "FixedSize(3)"], every: typing.SupportsInt | typing.SupportsIndex, steps: typing.SupportsInt | typing.SupportsIndex, spares: tuple[typing.SupportsInt | typing.SupportsIndex, typing.SupportsFloat | typing.SupportsIndex, typing.SupportsFloat | typing.SupportsIndex] | None, runs: typing.SupportsInt | typing.SupportsIndex, seed: typing.SupportsInt | typing.SupportsIndex) -> GoodputEstimate:
     """
     Inputs as (value, low, high); spares as (count, repair_s, share of failures that take one).
@@ -1101,6 +1183,10 @@ def moved(workload: Workload, by: typing.SupportsInt | typing.SupportsIndex) -> 
     """
     The same as the rank that is `by` further on.
     """
+def normal_factor(seed: typing.SupportsInt | typing.SupportsIndex, chip: typing.SupportsInt | typing.SupportsIndex, sigma: typing.SupportsInt | typing.SupportsIndex) -> int:
+    ...
+def parse_disturbance(text: str) -> None:
+    ...
 def pattern_of_ranks(ranks: collections.abc.Sequence[typing.SupportsInt | typing.SupportsIndex]) -> str:
     ...
 def project_step(workloads: collections.abc.Sequence[Workload], machine: Machine, placement: Placement, step: typing.SupportsInt | typing.SupportsIndex, tokens_per_step: typing.SupportsInt | typing.SupportsIndex, samples_per_step: typing.SupportsInt | typing.SupportsIndex, top: typing.SupportsInt | typing.SupportsIndex, advise: bool, interval: bool, fold: bool, step_mode: bool, slow_chips: collections.abc.Sequence[str], faults: collections.abc.Sequence[str], progress: ProjectProgress, all_gather: collections.abc.Callable[[numpy.typing.NDArray[numpy.int64]], collections.abc.Sequence[typing.SupportsInt | typing.SupportsIndex]], process: typing.SupportsInt | typing.SupportsIndex, processes: typing.SupportsInt | typing.SupportsIndex) -> Run:

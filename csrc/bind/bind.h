@@ -7,6 +7,7 @@
 namespace trnsim::bind {
 
 void bind_collective(pybind11::module_& module);
+void bind_disturbed(pybind11::module_& module);
 void bind_errors(pybind11::module_& module);
 void bind_fold(pybind11::module_& module);
 void bind_goodput(pybind11::module_& module);

@@ -72,7 +72,8 @@ class Mould {
  public:
   explicit Mould(const Job& job);
   // Whether the job has the same ranks, groups and patterns of calls, on a network of one shape
-  // with the same faults, the same odd ranks, and the same links that change in mid-run.
+  // with the same faults and places of pods, the same odd ranks, and the same links that change in
+  // mid-run.
   bool fits(const Job& job) const;
   // Of a job that fits. class_of_rank is by rank of the job, class_of_link by link of the topology:
   // -1 where nobody uses it; class_of_communicator stays empty.
@@ -84,6 +85,7 @@ class Mould {
   machine::Placement placement_;
   int64_t rank_count_;
   std::map<int32_t, Rational> faults_;
+  std::vector<int64_t> pod_places_;
   std::vector<JobRole> roles_;
   std::vector<OddRank> odd_ranks_;
   std::vector<int32_t> changing_links_;

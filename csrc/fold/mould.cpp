@@ -53,6 +53,7 @@ Mould::Mould(const Job& job)
       placement_(job.placement),
       rank_count_(job.rank_count),
       faults_(job.topology.faults()),
+      pod_places_(job.topology.pod_places()),
       roles_(job.roles),
       odd_ranks_(job.odd_ranks) {
   check_odd(job);
@@ -78,8 +79,9 @@ Mould::Mould(const Job& job)
 bool Mould::fits(const Job& job) const {
   return job.rank_count == rank_count_ && job.placement.chips == placement_.chips &&
          job.placement.ranks_per_chip == placement_.ranks_per_chip &&
-         job.topology.faults() == faults_ && has_same_links(job.machine, machine_) &&
-         job.odd_ranks == odd_ranks_ && links_alike(job, changing_links_) &&
+         job.topology.faults() == faults_ && job.topology.pod_places() == pod_places_ &&
+         has_same_links(job.machine, machine_) && job.odd_ranks == odd_ranks_ &&
+         links_alike(job, changing_links_) &&
          std::equal(job.roles.begin(), job.roles.end(), roles_.begin(), roles_.end(),
                     [](const JobRole& a, const JobRole& b) {
                       return a.ranks == b.ranks && calls_alike(*a.program, *b.program);

@@ -24,6 +24,9 @@
 // without oversubscription no other flow does. It depends on places alone, not on which cluster, so
 // that pods at the same places are alike. Hashed ECMP takes both from a hash of (seed, from, to).
 // Where the choice is dead the next top switch, then the next plane is taken.
+//
+// Where pods stand at other places than the first (Conditions::pod_places), switches are those of
+// the places, and chips keep their numbers in the job: chip c is under the switch of its place.
 #include <algorithm>
 
 #include "base/hash.h"
@@ -34,16 +37,23 @@ namespace {
 
 class Clos final : public Piece {
  public:
-  Clos(const Machine& machine, int64_t chips, uint64_t seed)
-      : fabric_(machine.fabric), seed_(seed), server_chips_(machine.server.chips) {
+  Clos(const Machine& machine, int64_t chips, uint64_t seed, const std::vector<int64_t>& places)
+      : fabric_(machine.fabric), seed_(seed), places_(places), server_chips_(machine.server.chips) {
     const SwitchTier& edge = fabric_.has_tor ? fabric_.tor : fabric_.leaf;
     chip_count_ = chips;
+    int64_t places_end = chips;
+    if (!places_.empty()) {
+      pod_chips_ = chips / int64_t(places_.size());
+      places_end = (*std::max_element(places_.begin(), places_.end()) + 1) * pod_chips_;
+      chip_at_.assign(size_t(places_end), -1);
+      for (int32_t chip = 0; chip < chips; ++chip) chip_at_[size_t(place_of(chip))] = chip;
+    }
     nic_rate_ = link_rate(fabric_.nic_Bps);
     port_rate_ = link_rate(fabric_.port_Bps);
     planes_ = edge.up_ports;
     chips_per_edge_of_server_ = server_chips_ / fabric_.rails;
     servers_per_edge_ = edge.down_ports / chips_per_edge_of_server_;
-    edges_ = ceil_div(ceil_div(chips, server_chips_), servers_per_edge_) * fabric_.rails;
+    edges_ = ceil_div(ceil_div(places_end, server_chips_), servers_per_edge_) * fabric_.rails;
     if (fabric_.has_tor) {
       edges_per_cluster_ = fabric_.leaf.down_ports;
       tops_per_plane_ = fabric_.leaf.up_ports;
@@ -183,13 +193,24 @@ class Clos final : public Piece {
   }
 
  private:
+  // Where a chip of the job stands, and which stands there (-1: none).
+  int64_t place_of(int64_t chip) const {
+    if (places_.empty()) return chip;
+    return places_[size_t(chip / pod_chips_)] * pod_chips_ + chip % pod_chips_;
+  }
+  int64_t chip_at(int64_t place) const {
+    if (places_.empty()) return place < chip_count_ ? place : -1;
+    return place < int64_t(chip_at_.size()) ? chip_at_[size_t(place)] : -1;
+  }
+
   // In 32 bits: asked for every chip of a job, and what they divide by fits.
   int64_t edge_of(int64_t chip) const {
-    const auto id = uint32_t(chip), size = uint32_t(server_chips_), rails = uint32_t(fabric_.rails);
+    const auto id = uint32_t(place_of(chip)), size = uint32_t(server_chips_),
+               rails = uint32_t(fabric_.rails);
     return int64_t(id / size / uint32_t(servers_per_edge_) * rails + id % size % rails);
   }
   int64_t place_under_edge(int64_t chip) const {
-    const auto id = uint32_t(chip), size = uint32_t(server_chips_);
+    const auto id = uint32_t(place_of(chip)), size = uint32_t(server_chips_);
     return int64_t(id / size % uint32_t(servers_per_edge_) * uint32_t(chips_per_edge_of_server_) +
                    id % size / uint32_t(fabric_.rails));
   }
@@ -209,8 +230,8 @@ class Clos final : public Piece {
     const int64_t rail = edge % fabric_.rails, first = edge / fabric_.rails * servers_per_edge_;
     for (int64_t server = first; server < first + servers_per_edge_; ++server) {
       for (int64_t i = 0; i < chips_per_edge_of_server_; ++i) {
-        const int64_t chip = server * server_chips_ + i * fabric_.rails + rail;
-        if (chip < chip_count_) links.push_back(int32_t(2 * chip + 1));
+        const int64_t chip = chip_at(server * server_chips_ + i * fabric_.rails + rail);
+        if (chip >= 0) links.push_back(int32_t(2 * chip + 1));
       }
     }
     if (middle_from_ == edge_from_) return;
@@ -277,6 +298,9 @@ class Clos final : public Piece {
 
   const Fabric fabric_;
   const uint64_t seed_;
+  const std::vector<int64_t> places_;  // of the job's pods; empty: the first
+  std::vector<int32_t> chip_at_;       // by place; empty with places_
+  int64_t pod_chips_ = 1;              // with places_
   int64_t server_chips_, servers_per_edge_ = 0, chips_per_edge_of_server_ = 0;
   int64_t planes_ = 0, tops_per_plane_ = 0;
   int64_t edges_ = 0, edges_per_cluster_ = 0, clusters_ = 0;
@@ -286,8 +310,9 @@ class Clos final : public Piece {
 
 }  // namespace
 
-std::unique_ptr<Piece> make_clos(const Machine& machine, int64_t chips, uint64_t seed) {
-  return std::make_unique<Clos>(machine, chips, seed);
+std::unique_ptr<Piece> make_clos(const Machine& machine, int64_t chips, uint64_t seed,
+                                 const std::vector<int64_t>& pod_places) {
+  return std::make_unique<Clos>(machine, chips, seed, pod_places);
 }
 
 }  // namespace trnsim::machine

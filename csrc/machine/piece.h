@@ -55,7 +55,8 @@ class Piece {
 std::unique_ptr<Piece> make_torus(const Machine& machine, int64_t chips);
 std::unique_ptr<Piece> make_hypercube(const Machine& machine, int64_t chips);
 std::unique_ptr<Piece> make_switch(const Machine& machine, int64_t chips);
-std::unique_ptr<Piece> make_clos(const Machine& machine, int64_t chips, uint64_t seed);
+std::unique_ptr<Piece> make_clos(const Machine& machine, int64_t chips, uint64_t seed,
+                                 const std::vector<int64_t>& pod_places);
 
 // A rate in 1/1024 B/s, rounded down.
 int64_t link_rate(Rational bandwidth_Bps);

@@ -22,6 +22,22 @@ std::unique_ptr<Piece> make_pod(const Machine& machine, int64_t chips) {
   return make_switch(machine, chips);
 }
 
+// Places are of the fabric's pods, one for each pod of the job, none twice.
+void check_places(const Machine& machine, const std::vector<int64_t>& places, int64_t pods) {
+  TRN_CHECK(int64_t(places.size()) == pods, machine,
+            std::to_string(places.size()) + " places for " + std::to_string(pods) + " pods",
+            "give each pod of the job one");
+  std::vector<int64_t> sorted = places;
+  std::sort(sorted.begin(), sorted.end());
+  TRN_CHECK(std::adjacent_find(sorted.begin(), sorted.end()) == sorted.end() && sorted[0] >= 0,
+            machine, "two pods of the job stand at one place, or one stands below 0",
+            "give each pod a place of its own");
+  TRN_CHECK(pods == 1 || sorted.back() < machine.fabric.pods, machine,
+            "a pod stands at place " + std::to_string(sorted.back()) + ", and the fabric of " +
+                machine.name + " joins " + std::to_string(machine.fabric.pods) + " pods",
+            "use fewer chips or fewer spare pods");
+}
+
 }  // namespace
 
 const char* tier_name(Tier tier) {
@@ -42,15 +58,16 @@ int64_t link_rate(Rational bandwidth_Bps) {
 std::string Piece::switch_name(int32_t) const { return {}; }
 
 Topology::Topology(const Machine& machine, int64_t chips, const Conditions& conditions)
-    : machine_name_(machine.name) {
+    : machine_name_(machine.name), pod_places_(conditions.pod_places) {
   check_chip_count(machine, chips);
   pod_chips_ = machine::pod_chips(machine, chips);
   pod_count_ = chips / pod_chips_;
+  if (!pod_places_.empty()) check_places(machine, pod_places_, pod_count_);
   pod_ = make_pod(machine, pod_chips_);
   pod_switches_ = pod_->switch_count();
   pod_link_count_ = pod_->link_count();
   can_multicast_ = machine.scale_up == ScaleUp::one_switch && machine.switch_multicasts;
-  if (pod_count_ > 1) fabric_ = make_clos(machine, chips, conditions.seed);
+  if (pod_count_ > 1) fabric_ = make_clos(machine, chips, conditions.seed, pod_places_);
   link_count_ = pod_count_ * pod_link_count_ + (fabric_ ? fabric_->link_count() : 0);
   const int64_t switches = pod_count_ * pod_switches_ + (fabric_ ? fabric_->switch_count() : 0);
   TRN_CHECK(std::max(link_count_, switches) < int64_t{1} << 31, machine,

@@ -81,6 +81,9 @@ struct LinkFault {
 struct Conditions {
   std::vector<LinkFault> faults;  // on one link the factors multiply
   uint64_t seed = 0;              // of hashed ECMP
+  // Where in the fabric each pod of the job stands, ascending or not, each place once; empty: at
+  // 0, 1, 2, ... Others stand idle or out of service. Chips keep their numbers in the job.
+  std::vector<int64_t> pod_places = {};
 };
 
 class Topology {
@@ -93,6 +96,7 @@ class Topology {
   int64_t pod_chips() const { return pod_chips_; }
   int64_t pod_of(int32_t chip) const { return chip / pod_chips_; }
   int64_t position_in_pod(int32_t chip) const { return chip % pod_chips_; }
+  const std::vector<int64_t>& pod_places() const { return pod_places_; }  // of the Conditions
 
   int64_t link_count() const { return link_count_; }
   int64_t pod_link_count() const { return pod_link_count_; }  // of one pod
@@ -145,6 +149,7 @@ class Topology {
   void links_to(int32_t node, std::vector<int32_t>& links) const;
 
   std::string machine_name_;
+  std::vector<int64_t> pod_places_;
   int64_t pod_count_ = 1, pod_chips_ = 1;
   int64_t pod_link_count_ = 0, link_count_ = 0;
   int64_t pod_switches_ = 0;  // of one pod

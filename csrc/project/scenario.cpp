@@ -160,6 +160,8 @@ void check_scenario(const Scenario& scenario, const machine::Machine& machine, i
 
 machine::Conditions conditions_of(const Scenario& scenario) {
   machine::Conditions conditions;
+  conditions.pod_places = scenario.pod_places;
+  conditions.seed = scenario.hash_seed;
   for (const TimedLinkFault& at : scenario.links) {
     if (at.time_ps == 0) conditions.faults.push_back(at.fault);
   }

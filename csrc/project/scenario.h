@@ -27,7 +27,9 @@ struct TimedLinkFault {
 struct Scenario {
   std::vector<ChipFault> chips;
   std::vector<TimedLinkFault> links;
-  bool is_healthy() const { return chips.empty() && links.empty(); }
+  std::vector<int64_t> pod_places = {};  // machine::Conditions::pod_places
+  uint64_t hash_seed = 0;                // machine::Conditions::seed; what it gives is healthy
+  bool is_healthy() const { return chips.empty() && links.empty() && pod_places.empty(); }
 };
 
 // "17=1.25" or "17=1.25@3ms": chip 17 computes 1.25 times as long, from 3 ms on. "x+ 0>1=0" or

@@ -21,6 +21,7 @@ from trnsim.cli import (
     collective,
     compare,
     diff,
+    disturb,
     doctor,
     goodput,
     info,
@@ -47,6 +48,7 @@ compare.add_to(app)
 scale.add_to(app)
 goodput.add_to(app)
 search.add_to(app)
+disturb.add_to(app)
 collective.add_to(app)
 info.add_to(app)
 diff.add_to(app)

@@ -270,4 +270,53 @@ TEST(Clos, says_the_tier_and_rate_of_each_link) {
   }
 }
 
+// A job of pods at other places has the routes of the whole fabric between the chips there, under
+// its own numbers.
+TEST(Clos, joins_pods_wherever_they_stand) {
+  for (const int rails : {1, 2, 4}) {
+    const Machine machine = servers(64, rails);
+    const auto whole = make_topology(machine, 256);
+    const std::vector<int64_t> places = {3, 0, 17, 40, 63};
+    const auto job = make_topology(machine, 20, {{}, 0, places});
+    const auto at = [&](int32_t chip) { return int32_t(places[size_t(chip / 4)] * 4 + chip % 4); };
+    const auto named = [&](const Topology& topology, int32_t from, int32_t to) {
+      std::vector<int32_t> links;
+      topology.route(from, to, links);
+      std::vector<std::string> nodes;
+      for (const int32_t id : links) {
+        const Link link = topology.link(id);
+        for (const int32_t node : {link.from_node, link.to_node}) {
+          const bool is_of_job = &topology == job.get() && node >= 0;
+          // the switch of a pod is numbered by the pod
+          const bool is_pod = topology.node_name(node).starts_with("switch");
+          if (!is_pod) nodes.push_back(topology.node_name(is_of_job ? at(node) : node));
+        }
+      }
+      return nodes;
+    };
+    for (int32_t from = 0; from < 20; ++from) {
+      for (int32_t to = 0; to < 20; ++to) {
+        EXPECT_EQ(named(*job, from, to), named(*whole, at(from), at(to))) << from << " " << to;
+        if (from != to) expect_path(*job, from, to);
+      }
+    }
+    for (int32_t id = 0; id < job->link_count(); ++id) {  // each leaves its node, once
+      std::vector<int32_t> links;
+      job->links_from(job->link(id).from_node, links);
+      EXPECT_EQ(std::count(links.begin(), links.end(), id), 1) << job->link_name(id);
+    }
+  }
+  const Machine machine = servers(8);
+  const auto first = make_topology(machine, 12),
+             same = make_topology(machine, 12, {{}, 0, {0, 1, 2}});
+  ASSERT_EQ(first->link_count(), same->link_count());
+  for (int32_t id = 0; id < first->link_count(); ++id) {
+    EXPECT_EQ(first->link_name(id), same->link_name(id));
+  }
+  for (const std::vector<int64_t>& wrong :
+       {std::vector<int64_t>{0, 1}, {0, 1, 1}, {-1, 0, 1}, {0, 1, 8}}) {
+    EXPECT_THROW(make_topology(machine, 12, {{}, 0, wrong}), Error);
+  }
+}
+
 }  // namespace trnsim::machine
