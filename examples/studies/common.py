@@ -30,7 +30,8 @@ class Figure:
     high: float
 
     def __str__(self) -> str:
-        return f"{self.value:.3g} ({self.low:.3g} to {self.high:.3g})"
+        form = ".3f" if 0.5 <= self.value < 2 else ".3g"  # near 1 the third decimal counts
+        return f"{self.value:{form}} ({self.low:{form}} to {self.high:{form}})"
 
 
 def is_smoke(description: str) -> bool:
