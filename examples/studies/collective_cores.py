@@ -60,7 +60,9 @@ def main() -> None:
                 if name == "h100":
                     continue
                 by_dma[layout_name, share] = loss(time, name, stack, {"dma": share})
-                rows.append((layout_name, name, free, f"dma {share:.0%}", by_dma[layout_name, share]))
+                rows.append(
+                    (layout_name, name, free, f"dma {share:.0%}", by_dma[layout_name, share])
+                )
     common.print_table(
         "A step longer by a factor of",
         ("layout", "machine", "undisturbed", "beside messages keep", "longer by"), rows,

@@ -50,15 +50,15 @@ def main() -> None:
     )
     sustained = step(smoke)
     in_exa = common.Figure(*(x / 1e18 for x in (sustained.value, sustained.low, sustained.high)))
-    share = common.Figure(
-        *(x / CHIPS / of_chip["dense BF16"] for x in vars(sustained).values())
-    )
+    share = common.Figure(*(x / CHIPS / of_chip["dense BF16"] for x in vars(sustained).values()))
     common.print_table(
         "Training in BF16 without losses between UltraServers",
         ("sustained EFLOP/s of 400,000", "MFU"), [(in_exa, share)],
     )  # fmt: skip
     fits = [name for name, peak in of_chip.items() if abs(CHIPS * peak / CLAIMED - 1) < 0.1]
-    nearest = min(of_chip, key=lambda n: abs(round(CLAIMED / of_chip[n], -5) * of_chip[n] - CLAIMED))
+    nearest = min(
+        of_chip, key=lambda n: abs(round(CLAIMED / of_chip[n], -5) * of_chip[n] - CLAIMED)
+    )
     chips = CLAIMED / of_chip[nearest]
     reading = (
         "130 EFLOP/s lies within what training may sustain"

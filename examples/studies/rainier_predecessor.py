@@ -55,8 +55,8 @@ def main() -> None:
         chips = common.Figure(*(x * RAINIER_CHIPS / CLAIMED for x in vars(ratio).values()))
         by_step[name] = chips
         by_peak = RAINIER_CHIPS * peak / CLAIMED / machine.published_flops[BF16]
-        by_exa[name] = RAINIER_PEAK / CLAIMED / machine.published_flops.get(
-            FP8, machine.published_flops[BF16]
+        by_exa[name] = (
+            RAINIER_PEAK / CLAIMED / machine.published_flops.get(FP8, machine.published_flops[BF16])
         )
         rows.append((
             name, f"{theirs.value / 1e12:.0f}", ratio, f"{by_peak / 1e3:.0f}", in_thousands(chips),
