@@ -79,7 +79,8 @@ def main() -> None:
         "multiprocessors",
         found=f"giving up {TAKEN} of {ALL} would make a step longer by a factor of "
         + "; ".join(f"{ratio} ({name})" for name, ratio in by_cores.items())
-        + f"; sharing the DMA engines costs up to {by_dma[worst]} ({worst[0]}, {worst[1]:.0%} kept)",
+        + f"; sharing the DMA engines costs up to {by_dma[worst]} "
+        f"({worst[0]}, {worst[1]:.0%} kept)",
         rests_on=f"{TAKEN} of {ALL} multiprocessors, which one published program chose; engines "
         "that slow down evenly while any message moves on their chip; paired intervals",
         missing="the share of its DMA and HBM rate that a Trainium2 chip keeps beside a collective",

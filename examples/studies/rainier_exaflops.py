@@ -68,8 +68,8 @@ def main() -> None:
     common.print_verdict(
         claim="Project Rainier has 400,000 Trainium2 chips and 130 EFLOP/s",
         found=f"400,000 chips have {CHIPS * of_chip['dense FP8'] / 1e18:.0f} EFLOP/s in dense FP8 "
-        f"and {CHIPS * of_chip['dense BF16'] / 1e18:.0f} in dense BF16; 130 EFLOP/s are {chips:,.0f} "
-        f"chips in {nearest}; training in BF16 sustains {in_exa} EFLOP/s",
+        f"and {CHIPS * of_chip['dense BF16'] / 1e18:.0f} in dense BF16; 130 EFLOP/s are "
+        f"{chips:,.0f} chips in {nearest}; training in BF16 sustains {in_exa} EFLOP/s",
         rests_on="published peaks; a projected step of 64 chips, of which no published step of "
         "Trainium2 confirms anything, times 6,250",
         missing="which format and how many chips the 130 EFLOP/s count",

@@ -98,6 +98,10 @@ def main() -> None:
         "Steps", ("layout", "machine", "step", "MFU", "waits for messages"), steps(smoke)
     )
     large = max(SIZES)
+    leaving = {
+        op: times["rainier", op, LARGE, large].value / times["rainier", op, SMALL, large].value
+        for op in OPS
+    }
     ratios = {
         f"{op} of {chips} against {name}": common.quotient(
             times[name, op, chips, large], times["rainier", op, chips, large]
@@ -115,11 +119,8 @@ def main() -> None:
         verdict="that Trainium2 is at least as fast "
         + common.judge(ratios, 1.0)
         + "; leaving the world costs Trainium2 "
-        + ", ".join(
-            f"{times['rainier', op, LARGE, large].value / times['rainier', op, SMALL, large].value:.1f}"
-            f" times the {op}" for op in OPS
-        ),
-    )  # fmt: skip
+        + ", ".join(f"{factor:.1f} times the {op}" for op, factor in leaving.items()),
+    )
 
 
 if __name__ == "__main__":
