@@ -86,10 +86,10 @@ def main() -> None:
         missing="the share of its DMA and HBM rate that a Trainium2 chip keeps beside a collective",
         verdict=f"the spared cores are worth {MATTERS - 1:.0%} of a step or more: "
         + common.judge(ours, MATTERS)
-        + "; all of it is lost again "
+        + "; lost again "
         + ", ".join(
             f"for {name} if the DMA engines keep {max(shares):.0%} or less" if shares
-            else f"for {name} at none of the shares tried"
+            else f"for {name} at no share that was tried"
             for name, shares in break_even.items()
         ),
     )  # fmt: skip
