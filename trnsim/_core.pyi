@@ -7,7 +7,7 @@ import numpy
 import numpy.typing
 import typing
 import typing_extensions
-__all__: list[str] = ['Advice', 'AtPercentile', 'Backend', 'Breakdown', 'CallSpan', 'CheckpointChoice', 'Cohorts', 'CollectiveRun', 'Communicator', 'Disturbances', 'Disturbed', 'Draw', 'Engine', 'Fallback', 'Figure', 'GoodputEstimate', 'Link', 'LinkInfo', 'LinkUse', 'Machine', 'MemoryPeak', 'ModuleShare', 'MovedInput', 'OpShare', 'Outcome', 'Placement', 'Program', 'Progress', 'ProjectProgress', 'Projection', 'Rank', 'RoleFigures', 'Run', 'Step', 'System', 'TimeShares', 'Timeline', 'Topology', 'Variable', 'Workload', 'bus_factor', 'check_scenario', 'collective_name', 'compose', 'cost_rules', 'disturb_step', 'estimate_goodput', 'estimate_trace_bytes', 'find_violation', 'fold_system', 'input_group_of', 'lower_step', 'make_cohorts', 'make_job_system', 'make_machine', 'make_placement', 'make_system', 'make_topology', 'moved', 'normal_factor', 'parse_disturbance', 'pattern_of_ranks', 'project_step', 'ranks_of_pattern', 'run_collective', 'simulate_seeds', 'simulate_shard', 'simulate_step', 'solve_max_min', 'with_jitter', 'workload_enum_names', 'write_trace']
+__all__: list[str] = ['Advice', 'AtPercentile', 'Backend', 'Breakdown', 'CallSpan', 'CheckpointChoice', 'Cohorts', 'CollectiveRun', 'Communicator', 'Disturbances', 'Disturbed', 'Draw', 'Engine', 'Fallback', 'Figure', 'GoodputEstimate', 'Link', 'LinkInfo', 'LinkUse', 'Machine', 'MemoryPeak', 'ModuleShare', 'MovedInput', 'OpShare', 'Outcome', 'Placement', 'Program', 'Progress', 'ProjectProgress', 'Projection', 'Rank', 'RoleFigures', 'Run', 'Step', 'System', 'TimeShares', 'Timeline', 'Topology', 'Variable', 'Workload', 'bus_factor', 'check_scenario', 'collective_name', 'compose', 'cost_rules', 'disturb_step', 'estimate_goodput', 'estimate_trace_bytes', 'find_violation', 'fold_system', 'input_group_of', 'input_groups', 'lower_step', 'make_cohorts', 'make_job_system', 'make_machine', 'make_placement', 'make_system', 'make_topology', 'moved', 'normal_factor', 'parse_disturbance', 'pattern_of_ranks', 'project_step', 'ranks_of_pattern', 'run_collective', 'simulate_seeds', 'simulate_shard', 'simulate_step', 'solve_max_min', 'with_jitter', 'workload_enum_names', 'write_trace']
 class Figure:
     def __init__(self, key: str, value: str, unit: str, source: str, confidence: str) -> None:
         ...
@@ -1164,6 +1164,8 @@ def find_violation(capacities: collections.abc.Sequence[typing.SupportsInt | typ
 def fold_system(system: System) -> Cohorts:
     ...
 def input_group_of(key: str) -> str:
+    ...
+def input_groups(machine: Machine) -> dict[str, tuple[Machine, Machine]]:
     ...
 def lower_step(workload: Workload, step: Step, machine: Machine, placement: Placement, stack: str = '', algorithm: str = '', step_mode: bool = False) -> Program:
     ...

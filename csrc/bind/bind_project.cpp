@@ -245,6 +245,16 @@ void bind_project(py::module_& module) {
       },
       py::arg("slow_chips"), py::arg("faults"), py::arg("machine"), py::arg("placement"));
   module.def("input_group_of", &project::input_group_of, py::arg("key"));
+  module.def(
+      "input_groups",
+      [](const machine::Machine& machine) {
+        std::map<std::string, std::pair<machine::Machine, machine::Machine>> bounds;
+        for (project::InputGroup& group : project::input_groups(machine)) {
+          bounds.emplace(group.name, std::pair(std::move(group.faster), std::move(group.slower)));
+        }
+        return bounds;
+      },
+      py::arg("machine"));
   module.def("estimate_trace_bytes", &report::estimate_trace_bytes, py::arg("run"),
              py::arg("ranks"));
   module.def("write_trace", &report::write_trace, py::arg("run"), py::arg("ranks"), py::arg("path"),

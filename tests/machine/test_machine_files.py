@@ -159,6 +159,45 @@ def test_a_user_file_extends_a_preset(tmp_path):
     assert machine.load(second).hash == mine.hash
 
 
+def test_a_file_with_another_kind_of_network_states_all_of_it(tmp_path):
+    figure = 'kind = { value = "hypercube", unit = "word", source = "mine", confidence = "given" }'
+    rest = ("axes", 4, "1"), ("bandwidth", 128, "GB/s"), ("hop_latency", 1, "us")
+    lines = [
+        f'{key} = {{ value = {number}, unit = "{unit}", source = "mine", confidence = "given" }}'
+        for key, number, unit in rest
+    ]
+    text = "\n".join(['extends = "trn2"', "[scale_up]", figure, *lines])
+    cube = machine.load(write(tmp_path, text))
+    kept = {f.key for f in cube.figures if f.key.startswith("scale_up.")}
+    assert kept == {f"scale_up.{key}" for key in ("kind", "axes", "bandwidth", "hop_latency")}
+    assert value(cube, "chip.hbm.bandwidth") == value(machine.load("trn2"), "chip.hbm.bandwidth")
+    assert len(machine.topology(cube, 16).links) == 64
+    assert "scale_up.hop_latency" in message(write(tmp_path, text.rpartition("\n")[0]))
+    same = figure.replace("hypercube", "torus")
+    mine = machine.load(write(tmp_path, f'extends = "trn2"\n[scale_up]\n{same}'))
+    assert value(mine, "scale_up.bandwidth_x") == "128"
+
+
+def test_bounds_move_the_figures_of_one_kind_by_their_confidence():
+    trn2 = machine.load("trn2")
+    bounds = machine.at_bounds(trn2)
+    moved = {
+        kind: {
+            f.key: Fraction(value(at, f.key)) / Fraction(f.value)
+            for f in trn2.figures
+            if value(at, f.key) != f.value
+        }
+        for kind, (at, _) in bounds.items()
+    }
+    assert moved["links"] == {f"scale_up.bandwidth_{axis}": Fraction(11, 10) for axis in "xy"}
+    assert moved["collective latency"]["collectives.kanga_step_latency"] == Fraction(1, 2)
+    assert Fraction(value(bounds["links"][1], "scale_up.bandwidth_x")) == Fraction(1152, 10)
+    keys = [key for figures in moved.values() for key in figures]
+    assert len(keys) == len(set(keys))
+    given = machine.apply(trn2, ["scale_up.bandwidth_x=128GB/s"])
+    assert Fraction(value(machine.at_bounds(given)["links"][0], "scale_up.bandwidth_x")) == 128
+
+
 def test_interference_is_in_no_preset_and_may_be_stated(tmp_path):
     for name in machine.presets():
         assert not any("interference" in figure.key for figure in machine.load(name).figures)

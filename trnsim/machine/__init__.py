@@ -25,7 +25,8 @@ other      W, kW, USD/h, 1 (a count or share), word, list
 =========  ==============================================
 
 ``source`` says where the number comes from and may not be empty; ``confidence`` is ``measured``,
-``published``, ``inferred`` or ``guessed``. A file that extends another replaces whole figures.
+``published``, ``inferred`` or ``guessed``. A file that extends another replaces whole figures, and
+where it gives another ``scale_up.kind``, all of that table.
 ``trnsim info trn2 --toml`` prints a whole machine in this form, with every key that it needs; keys
 under ``fabric``, which a machine of more than one pod has besides, are in ``trnsim info rainier
 --toml``. A table that none of ours has is ``chip.interference``: the share of its speed (unit
@@ -45,6 +46,7 @@ what to change.
 
 from .loader import (
     apply,
+    at_bounds,
     attention_kernel_of,
     figures,
     fitted_constants,
@@ -59,6 +61,7 @@ from .loader import (
 
 __all__ = [
     "apply",
+    "at_bounds",
     "attention_kernel_of",
     "figures",
     "fitted_constants",

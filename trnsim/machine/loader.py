@@ -162,6 +162,16 @@ def apply(machine: _core.Machine, overrides: Iterable[str]) -> _core.Machine:
     return machine
 
 
+def at_bounds(machine: _core.Machine) -> dict[str, tuple[_core.Machine, _core.Machine]]:
+    """The machine with the figures of one kind at a time moved to their bounds, by kind ("tensor",
+    "hbm", "links", ...): each figure by its confidence, once all of them faster and once slower.
+
+    These are the machines that make the interval of a projection. What is common to two variants
+    of a machine cancels where both are moved alike: the bounds of their ratio.
+    """
+    return _core.input_groups(machine)
+
+
 def topology(
     machine: _core.Machine,
     chips: int,
@@ -278,8 +288,11 @@ def _read(path: Path, readers: Sequence[Path]) -> tuple[str, dict[str, _core.Fig
         description = document.pop("description")
         if not isinstance(description, str):
             raise MachineError(f"{path}: description is no text: put it in quotes")
-    _flatten(document, "", path, table)
-    return description, _by_table(table)
+    own: dict[str, _core.Figure] = {}
+    _flatten(document, "", path, own)
+    if _value(table, "scale_up.kind") != _value(table | own, "scale_up.kind"):
+        table = {key: found for key, found in table.items() if not key.startswith("scale_up.")}
+    return description, _by_table(table | own)
 
 
 def _by_table(table: dict[str, _core.Figure]) -> dict[str, _core.Figure]:
