@@ -49,10 +49,15 @@ class Attention(torch.nn.Module):
         self.place, self.window, self.dropout = place, window, dropout
         self.with_scores, self.named = with_scores, named
         self.slopes = slopes  # of ALiBi
+        self.cache: Any = None  # of keys and values, while it generates
 
     def forward(self, q: Tensor, k: Tensor, v: Tensor) -> Tensor:
         layout = self.place.layout
         batch = layout.micro_batch
+        if self.cache is not None:
+            if self.cache.is_decoding:
+                return self._decode(q, k, v)
+            self.cache.write(k, v, batch)
         group = self.place.cp
         if group is not None:
             k, v = gathered(k, group), gathered(v, group)
@@ -74,6 +79,12 @@ class Attention(torch.nn.Module):
                 q, k, v, bias, self.dropout, enable_gqa=q.shape[1] != k.shape[1]
             )
         return out.transpose(1, 2).flatten(0, 1)
+
+    def _decode(self, q: Tensor, k: Tensor, v: Tensor) -> Tensor:
+        from trnsim.recipes import decoding
+
+        attend = decoding.attend_scores if self.cache.with_scores else decoding.attend_kernel
+        return attend(self.cache, q, k, v)
 
     def _kernel(self, q: Tensor, k: Tensor, v: Tensor) -> Tensor:
         """Of the window, as many keys as it holds are recorded, for each query."""

@@ -29,6 +29,7 @@ class Parts:
         self.model, self.place, self.style = model, place, style
         self.dtype, self.device = dtype, device
         self.is_fp8 = "fp8" in place.layout.precision
+        self.serves = False  # it generates: no gradients, and experts are divided over tp ranks
 
     def linear(
         self, inside: int, outside: int, kind: str, bias: bool, *, fp8: bool = True,

@@ -36,6 +36,11 @@ class Style:
         capacity: experts take this much more than an equal share of each sequence's tokens, and
             masks choose them (GShard, MaxText without sparse_matmul); 0: tokens are sorted, each
             expert takes what it is sent.
+        decode: as attention, of one query against a cache of keys and values.
+        loads: of experts, when few tokens are decoded: "distinct", those that somebody is expected
+            to choose, or "selected", one for each choice, and all with every token where choices
+            are as many as experts.
+        expert_block: rows of one expert that a prefill multiplies at a time, 0 = all of its own.
         optimizer: "fused", "foreach" as in torch without a choice, or "single", a loop.
     """
 
@@ -53,6 +58,9 @@ class Style:
     routes_on_host: bool = False
     dispatch_ranks: int = 0
     capacity: float = 0.0
+    decode: str = "flash"
+    loads: str = "distinct"
+    expert_block: int = 0
     optimizer: str = "fused"
 
     def __post_init__(self) -> None:
@@ -90,6 +98,12 @@ STYLES = {
         Style(
             "neuron", attention="scores", loss="eager", main_gradients=False, tp_overlap=False,
             gradient_overlap=False, parameter_overlap=False,
+        ),
+        # transformers-neuronx generates with scores; NxD Inference has a kernel for prefills.
+        Style("neuronx", attention="scores", main_gradients=False, decode="scores"),
+        Style(
+            "nxd-inference", main_gradients=False, decode="scores", loads="selected",
+            expert_block=512,
         ),
     )
 }  # fmt: skip

@@ -37,6 +37,7 @@ bias_dropout_add 3 1 0 0 0
 dropout_backward 1 1 0 0 0
 rope 4 0 0 0 0
 masked_softmax 1 1 1 1 1
+decode_softmax 1 1 1 1 1
 masked_softmax_backward 2 0 1 0 1
 cross_entropy_sums 0 1 1 1 1
 cross_entropy_loss 2 0 0 1 0
@@ -75,7 +76,11 @@ CostFunction kernel_cost(const Kernel& kernel) {
     }
     if (!target.is_neuron()) return cost;
     const Instructions core(target, is_narrow(signature));
-    const int64_t n = per_partition(of->element_count(), target);
+    int64_t n = per_partition(of->element_count(), target);
+    if (kernel.rows) {  // rows lie on partitions: a few leave most of them idle
+      const int64_t rows = ceil_div(cost.elements, cost.row_length);
+      n = std::max(n, row_tiles(rows, target) * cost.row_length);
+    }
     cost.vector_cycles = kernel.tensor_tensor * core.tensor_tensor(n) +
                          kernel.tensor_scalar * core.tensor_scalar(n) +
                          kernel.reduce * core.reduce(n);
