@@ -140,7 +140,7 @@ def capture_inference(
     from trnsim import _torch
 
     layout = serving.layout(serving.prompt, serving.batch)
-    with recorded(layout, 0, ranks_per_server) as made:
+    with recorded(layout, 0, ranks_per_server) as made, torch.no_grad():
         device = torch.device(_torch.device_name(), 0)
         generator = Generator(model, serving, style, device, 0)
         shape = (serving.batch,) if kind == "decode" else (generator.prompts, serving.prompt)

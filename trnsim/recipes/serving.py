@@ -48,10 +48,10 @@ class Serving:
             raise RecipeError(f"prefill_batch {self.prefill_batch}: use 1 or more, or 0 for batch")
         if self.weights not in WEIGHTS:
             raise RecipeError(f"weights '{self.weights}': use {', '.join(WEIGHTS)}")
-        if self.cache <= self.prompt:
+        if self.cache < self.prompt:
             raise RecipeError(
-                f"cache {self.cache} has no place after a prompt of {self.prompt} tokens: use "
-                f"{self.prompt + 1} or more"
+                f"cache {self.cache} has no place for a prompt of {self.prompt} tokens: use "
+                f"{self.prompt} or more, and one more for each token that is to follow"
             )
 
     def layout(self, sequence: int, batch: int) -> Layout:
@@ -128,7 +128,11 @@ class Cache:
 
     def append(self, k: Tensor, v: Tensor) -> None:
         """One token's of each sequence, [batch, heads, size]."""
-        at = min(self.filled, len(self.keys) - 1)
+        at = self.filled
+        if is_simulated(self.keys):
+            at = min(at, len(self.keys) - 1)
+        elif at >= len(self.keys):
+            raise RecipeError(f"the cache is full: use one of more than {at} places")
         self.keys[at].copy_(k)
         self.values[at].copy_(v)
         self.filled += 1
