@@ -190,20 +190,24 @@ def _percent(value: float | None) -> str:
 
 
 def _print(outcomes: list[Outcome]) -> None:
-    from trnsim.validation import summary
+    from trnsim.validation import figures, summary
 
-    done = [outcome for outcome in outcomes if outcome.error is not None]
+    done = [outcome for outcome in figures(outcomes) if outcome.error is not None]
     done.sort(key=lambda outcome: -abs(outcome.error or 0))
     output.print_table(
-        ["row", "system", "class", "stack", "published", "predicted", "unit", "error", "covered"],
+        [
+            "row", "system", "class", "stack", "quantity", "published", "predicted", "unit",
+            "error", "covered",
+        ],
         [
             [
-                o.id, o.system, o.case, o.stack, f"{o.published:.5g}", f"{o.predicted:.5g}", o.unit,
-                _percent(o.error), "" if o.covered is None else "yes" if o.covered else "no",
+                o.id, o.system, o.case, o.stack, o.quantity, f"{o.published:.5g}",
+                f"{o.predicted:.5g}", o.unit, _percent(o.error),
+                "" if o.covered is None else "yes" if o.covered else "no",
             ]
             for o in done
         ],
-        right=(4, 5, 7),
+        right=(5, 6, 8),
     )  # fmt: skip
     typer.echo("")
     _print_summary(summary(outcomes))
