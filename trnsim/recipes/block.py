@@ -88,8 +88,9 @@ class SelfAttention(nn.Module):
         if model.qk_norm:
             self.q_norm, self.k_norm = parts.norm(model.head_dim), parts.norm(model.head_dim)
         self.attention = Attention(
-            place, model.window_of(layer), model.dropout, style.attention == "scores", style.named
+            place, model.window_of(layer), model.dropout, style.attention != "flash", style.named
         )
+        self.attention.by_parts = style.attention == "parts"
         self.recomputes_attention = place.layout.recompute == "selective"
 
     def project(self, x: Tensor, is_kept: bool) -> State:

@@ -166,10 +166,10 @@ def loads(model: Model, style: Style, tokens: int, decodes: bool) -> tuple[int, 
     Of tokens that choose with equal chances; a server's tokens do not.
     """
     experts, choices = model.experts, tokens * model.topk
-    if style.expert_block and not decodes and choices >= experts:
+    if style.expert_block and not decodes and choices >= max(experts, style.expert_block):
         blocks = -(-(choices - (experts - 1)) // style.expert_block) + experts - 1
         return blocks, style.expert_block  # whatever the shares are, it is enough
-    if style.loads == "selected" and decodes:
+    if style.loads == "selected":
         return (choices, 1) if choices < experts else (experts, tokens)
     distinct = math.ceil(experts * (1 - (1 - model.topk / experts) ** tokens) - 1e-9)
     return distinct, -(-choices // distinct)

@@ -10,7 +10,7 @@ from typing import Any
 from trnsim.errors import RecipeError
 
 DATA = ("buckets", "fsdp2", "fsdp1")
-ATTENTION = ("flash", "scores")
+ATTENTION = ("flash", "scores", "parts")
 LOSS = ("fused", "parts", "eager")
 
 
@@ -20,7 +20,8 @@ class Style:
 
     Attributes:
         named: the framework's own fused kernels between products; else ops of ATen.
-        attention: "flash", one kernel, or "scores", products with a softmax between them.
+        attention: "flash", one kernel, or "scores", products with a softmax between them, or
+            "parts", where that softmax is one op after another, each with its result in memory.
         loss: "fused" (one kernel each way), "parts" (Megatron-LM's), "eager" (ATen in float32).
         data: "buckets" (Megatron-LM's flat buffers of parameters and gradients), "fsdp2"
             (torch's fully_shard) or "fsdp1" (FullyShardedDataParallel).
@@ -100,7 +101,7 @@ STYLES = {
             gradient_overlap=False, parameter_overlap=False,
         ),
         # transformers-neuronx generates with scores; NxD Inference has a kernel for prefills.
-        Style("neuronx", attention="scores", main_gradients=False, decode="scores"),
+        Style("neuronx", attention="parts", main_gradients=False, decode="scores"),
         Style(
             "nxd-inference", main_gradients=False, decode="scores", loads="selected",
             expert_block=512,

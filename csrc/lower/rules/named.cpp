@@ -18,10 +18,11 @@ constexpr const char* kSource =
 struct Kernel {
   std::string op;
   int tensor_tensor, tensor_scalar, reduce, activation;  // passes over the largest tensor
-  int rows;                                              // 1 = works on whole rows
+  int rows;  // 1 = works on whole rows, 2 = and its result goes to memory before the next
 };
 
-// Name; tensor_tensor, tensor_scalar, reduce and activation passes; whether it works on rows.
+// Name; tensor_tensor, tensor_scalar, reduce and activation passes; whether it works on rows, and
+// fuses with nothing.
 constexpr const char* kKernels = R"(
 silu 0 0 0 1 0
 silu_backward 3 1 0 1 0
@@ -37,6 +38,14 @@ bias_dropout_add 3 1 0 0 0
 dropout_backward 1 1 0 0 0
 rope 4 0 0 0 0
 masked_softmax 1 1 1 1 1
+softmax_mask 2 0 0 0 2
+softmax_widen 0 1 0 0 2
+softmax_largest 0 0 1 0 2
+softmax_shift 0 1 0 0 2
+softmax_exponent 0 0 0 1 2
+softmax_total 0 0 1 0 2
+softmax_share 0 1 0 0 2
+softmax_narrow 0 1 0 0 2
 decode_softmax 1 1 1 1 1
 masked_softmax_backward 2 0 1 0 1
 cross_entropy_sums 0 1 1 1 1
@@ -66,8 +75,10 @@ const TensorMeta* largest(const Signature& signature) {
 
 CostFunction kernel_cost(const Kernel& kernel) {
   return [=](const Signature& signature, const Target& target) {
-    Cost cost =
-        make_cost(signature, target, "named", kernel.rows ? Fusion::rows : Fusion::pointwise);
+    Cost cost = make_cost(signature, target, "named",
+                          kernel.rows == 2   ? Fusion::alone
+                          : kernel.rows == 1 ? Fusion::rows
+                                             : Fusion::pointwise);
     const TensorMeta* of = largest(signature);
     if (!of || of->element_count() == 0) return cost;
     if (kernel.rows) {
