@@ -30,7 +30,8 @@ Fit = Annotated[
     Path | None,
     typer.Option(
         metavar="FILE",
-        help="Fit the constants of chips and stacks to these rows and write them to FILE.",
+        help="Fit the constants of chips and stacks to these rows and write them to FILE; with "
+        "--kind infer those of inference.",
     ),
 ]
 Ablation = Annotated[
@@ -129,9 +130,15 @@ def _fit(
     rows: list[Row], settings: Settings, processes: int | None, path: Path, document: Any
 ) -> None:
     from trnsim.validation.fit import fit_constants
+    from trnsim.validation.fit_inference import fit_inference
 
+    is_inference = {row.kind for row in rows} == {"infer"}
+    constants: Any
     with _Progress(0) as progress:
-        constants = fit_constants(rows, settings, processes=processes, on_round=progress.say)
+        if is_inference:
+            constants = fit_inference(rows, settings, on_round=progress.say)
+        else:
+            constants = fit_constants(rows, settings, processes=processes, on_round=progress.say)
     constants.write(path)
     if document is not None:
         document.write({"constants": constants.to_list()})

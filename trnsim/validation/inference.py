@@ -99,3 +99,18 @@ def figures_of(row: Row, settings: Settings) -> dict[str, float]:
     machine = machine_of(row, settings)
     per_chip = ranks_per_chip_of(row, steps, machine)
     return {name: 1e3 * seconds_of(steps, name, machine, per_chip) for name in steps.by_quantity}
+
+
+def error_of(quantity: str, machine: _core.Machine, settings: Settings) -> float | None:
+    """What nine in ten held-out figures of that name stay within under the machine's stack, as a
+    logarithm: of decoding the stack's own error, of prefills one of theirs; None where it is not
+    known."""
+    from trnsim import machine as machines
+    from trnsim.validation.predict import own_error
+
+    constants = machines.fitted_constants() if settings.constants is None else settings.constants
+    of_prefills = constants.get("inference", {}).get("prefill", {})
+    stack = machines.stack_of(machine)
+    sheets = machines.sheets_of(stack) if stack and quantity == FIRST else ()
+    found = next((of_prefills[sheet] for sheet in sheets if sheet in of_prefills), None)
+    return own_error(machine) if found is None else float(found["error"]["value"])

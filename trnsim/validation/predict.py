@@ -133,12 +133,15 @@ def _within(value: float, error: float | None) -> tuple[float | None, float | No
 
 
 def _infer(row: Row, settings: Settings) -> _Prediction:
-    from trnsim.validation.inference import figures_of
+    from trnsim.validation.inference import error_of, figures_of
 
     found = figures_of(row, settings)
-    error = own_error(machine_of(row, settings))
+    machine = machine_of(row, settings)
     each = [(quantity, found[quantity.name]) for quantity in row.quantities]
-    also = [(quantity, value, *_within(value, error)) for quantity, value in each]
+    also = [
+        (quantity, value, *_within(value, error_of(quantity.name, machine, settings)))
+        for quantity, value in each
+    ]
     (_, value, low, high), *rest = also
     return _Prediction(value, low, high, also=tuple(rest))
 
