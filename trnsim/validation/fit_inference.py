@@ -124,7 +124,8 @@ class InferenceConstants:
         for constant, value, (_, about) in zip(CONSTANTS, self.values, self._about(), strict=True):
             table, _, name = constant.key.rpartition(".")
             lines += ["", f'[sheet."{constant.sheet}".{table}]']
-            lines.append(f"{name} = {_inline(f'{float(f"{value:.3g}"):g}', constant.unit, about)}")
+            rounded = f"{float(f'{value:.3g}'):g}"
+            lines.append(f"{name} = {_inline(rounded, constant.unit, about)}")
         for quantity in (LATER, FIRST):
             for sheet in _SHEETS:
                 error, count = self.error_of(sheet, quantity)
