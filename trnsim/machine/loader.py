@@ -67,7 +67,7 @@ def load(
         own = _stack_figures(str(stack), table)
         table |= own
         table |= _fitted_figures(str(stack), table, fitted)
-        served = _figures_of_inference(str(stack), fitted)
+        served = _figures_of_inference(str(stack), table, fitted)
         table |= {key: figure for key, figure in served.items() if key not in own}
         table = _by_table(table)
     return apply(_core.make_machine(name, description, list(table.values())), overrides)
@@ -122,14 +122,15 @@ def _fitted_figures(
 
 
 def _figures_of_inference(
-    stack: str, constants: Mapping[str, Any]
-) -> dict[str, _core.Figure]:  # fmt: skip
-    """Figures that were fitted to rows of inference, for the sheet and those that it extends."""
+    stack: str, table: Mapping[str, _core.Figure], constants: Mapping[str, Any]
+) -> dict[str, _core.Figure]:
+    """Figures that were fitted to rows of inference, for the sheet and those that it extends: of
+    the stack, and those of the machine that it has."""
     of_sheets = constants.get("inference", {}).get("sheet", {})
     figures: dict[str, _core.Figure] = {}
     for name in reversed(sheets_of(stack)):
         _flatten(dict(of_sheets.get(name, {})), "", _INFERENCE, figures)
-    return figures
+    return {key: each for key, each in figures.items() if key in table or key[:6] == "stack."}
 
 
 def sheets_of(stack: str) -> tuple[str, ...]:

@@ -18,8 +18,8 @@ def keep_in_int8(layer: Linear) -> None:
         kept = torch.empty_like(weight, dtype=torch.int8)
         scale = weight.new_empty(weight.shape[0])
     else:
-        scale = weight.abs().amax(1).clamp(min=1e-12) / 127
-        kept = (weight / scale[:, None]).round().to(torch.int8)
+        scale = (weight.float().abs().amax(1).clamp(min=1e-12) / 127).to(weight.dtype)
+        kept = (weight.float() / scale[:, None].float()).round().clamp(-127, 127).to(torch.int8)
     layer.weight = nn.Parameter(kept, requires_grad=False)
     layer.scale = scale
 

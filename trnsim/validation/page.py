@@ -43,7 +43,10 @@ def accuracy_page(outcomes: Iterable[Outcome], command: str) -> str:
         said,
         "## The misses",
         _table(
-            ["row", "system", "class", "stack", "quantity", "published", "predicted", "unit", "error"],
+            [
+                "row", "system", "class", "stack", "quantity", "published", "predicted", "unit",
+                "error",
+            ],
             [
                 [
                     o.id, o.system, o.case, o.stack or "none", o.quantity, f"{o.published:.4g}",
@@ -83,8 +86,9 @@ def _percent(value: float | None) -> str:
 def _statistics(found: Mapping[str, Any]) -> list[str]:
     parts = []
     for name, title in (
-        ("kind", "By kind of row"), ("quantity", "By figure"), ("class", "By class"), ("stack", "By stack"),
-        ("system", "By system"), ("family", "By configuration family"),
+        ("kind", "By kind of row"), ("quantity", "By figure"), ("class", "By class"),
+        ("stack", "By stack"), ("system", "By system"),
+        ("family", "By configuration family"),
     ):  # fmt: skip
         groups = dict(found[f"by_{name}"])
         if name == "kind":
