@@ -7,6 +7,7 @@ A row has the columns of a validation file. No rule names a row.
 
 from __future__ import annotations
 
+from collections import defaultdict
 from collections.abc import Mapping
 from dataclasses import dataclass
 
@@ -46,9 +47,9 @@ def configure_serving(row: Row) -> Served | str:
     """What was served in a row and how; or one line that says why that is not known.
 
     Args:
-        row: columns of a validation file by name; blank is "".
+        row: columns of a validation file by name; blank, or missing, is "".
     """
-    row = {key: (value or "").strip() for key, value in row.items()}
+    row = defaultdict(str, {key: (value or "").strip() for key, value in row.items()})
     reason = _unusable(row)
     if reason:
         return reason
