@@ -131,7 +131,7 @@ struct Collectives {
   int64_t mesh_step_ps = 0, rdh_step_ps = 0, kanga_step_ps = 0, ring_step_ps = 0;
   Rational mesh_efficiency, rdh_efficiency, link_efficiency;
   Rational in_chip_copy_Bps;  // per logical core
-  int64_t base_ps = 0;        // of one call (nccl)
+  int64_t base_ps = 0;        // of one call; 0 with "neuron" but for a stack sheet
   int64_t multicast_ps = 0;   // of an all-reduce in the switch (nccl), where it multicasts
   Rational multicast_efficiency;
   Rational tree_efficiency{1, 1};  // of a tree across pods beside a ring (nccl)

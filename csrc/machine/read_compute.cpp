@@ -185,8 +185,11 @@ void read_collectives(Reader& reader, Chip& chip) {
   collectives.ring_step_ps = reader.time_ps("collectives.ring_step_latency");
   collectives.link_efficiency =
       reader.rational("collectives.link_efficiency", number, Range::share);
-  if (collectives.library == "neuron") return read_neuron_collectives(reader, collectives);
-  collectives.base_ps = reader.time_ps("collectives.base_latency");
+  const bool is_neuron = collectives.library == "neuron";  // where only a stack sheet may have it
+  if (!is_neuron || reader.has("collectives.base_latency")) {
+    collectives.base_ps = reader.time_ps("collectives.base_latency");
+  }
+  if (is_neuron) return read_neuron_collectives(reader, collectives);
   if (collectives.library != "tpu") return;
   if (!chip.ranks_per_chip_allowed.empty() && chip.ranks_per_chip_allowed.back() > 1) {
     collectives.in_chip_copy_Bps = reader.rational("collectives.in_chip_copy_bandwidth", bandwidth);

@@ -31,6 +31,14 @@ bool is_gradient_work(const Record& record) {
   return record.phase == Phase::backward || record.phase == Phase::optimizer;
 }
 
+// Nothing has a gradient, nor changes a parameter: the script generates or evaluates.
+bool is_inference(const Workload& workload) {
+  return std::none_of(workload.records.begin(), workload.records.end(), [](const Record& record) {
+    return is_gradient_work(record) || is_marker(record, MarkerKind::forward_begin) ||
+           is_marker(record, MarkerKind::optimizer_begin) || is_differentiable_forward(record);
+  });
+}
+
 // Finds where a script without torch.optim changes its parameters by hand: in place, outside of
 // modules, after a backward. Parameters are also tensors that ops with a gradient have read, unless
 // they are overwritten whole, as static inputs are.
@@ -244,6 +252,7 @@ std::vector<uint8_t> outside_step(const Workload& workload, const Step& step) {
   if (step.whole && step.begin > 0) after.emplace(workload, step.begin - 1);
   bool infers = false, began = false;
   const int64_t last_by_hand = last_update_by_hand(workload, step);
+  const bool trains = step.whole && !is_inference(workload);
   const auto take_updates = [&] {
     if (!after) return;
     for (const int64_t i : after->updates()) outside[size_t(i - step.begin)] = 0;
@@ -257,7 +266,7 @@ std::vector<uint8_t> outside_step(const Workload& workload, const Step& step) {
       infers = !is_setup(record, kInferenceEnds);
       continue;
     }
-    if (!step.whole) continue;
+    if (!trains) continue;
     if (is_marker(record, MarkerKind::forward_begin)) state = training;
     if (is_marker(record, MarkerKind::optimizer_begin)) state = gradients;
     if (is_marker(record, MarkerKind::optimizer_end)) state = idle;

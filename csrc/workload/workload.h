@@ -320,7 +320,7 @@ std::vector<std::string> compare_steps(const Workload& a, const Step& of_a, cons
 // (evaluation, logging). What runs under no_grad between a backward and the end of the optimizer
 // (clipping, unscaling) is part of the step, and so is what changes tensors in place after it (a
 // moving average of the parameters), unless it is part of an evaluation. Nothing is outside an
-// inference. Same length as the step, 1 = outside.
+// inference, a Workload without gradients. Same length as the step, 1 = outside.
 std::vector<uint8_t> outside_step(const Workload& workload, const Step& step);
 
 // The caching allocator of PyTorch, replayed on a trace: rounding to 512 bytes, 2 MiB small pool,

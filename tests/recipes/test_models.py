@@ -137,10 +137,25 @@ def test_every_preset_can_be_divided_over_eight_ranks():
     ("name", "billions"),
     [("GPT3-175B", 175), ("Llama3.1-405B", 405.9), ("MPT-7b", 6.66), ("Qwen3-235B-A22B", 235.1),
      ("MaxText-1024B", 997), ("Nemotron-340B", 341), ("Mixtral-8x22B", 140.6),
-     ("DeepSeekV3-671B", 671.0), ("GPT-OSS-120B", 116.8), ("Kimi-K2", 1026)],
+     ("DeepSeekV3-671B", 671.0), ("GPT-OSS-120B", 116.8), ("Kimi-K2", 1026),
+     ("GPT-1T", 1008), ("MoE-10T custom", 10362), ("GPT-OSS-20B", 20.9), ("Mixtral-8x7B", 46.7),
+     ("Llama2-7B", 6.74), ("Llama2-13B", 13.02), ("Llama2-70B", 68.98),
+     ("Llama4-Maverick-17B-128E", 400.7)],
 )  # fmt: skip
 def test_presets_are_as_large_as_their_names(name, billions):
     assert Model.preset(name).parameters() / 1e9 == pytest.approx(billions, rel=0.006)
+
+
+@pytest.mark.parametrize(
+    ("name", "published"),
+    [("Llama3.1-8B", 8_030_261_248), ("Llama3.1-70B", 70_553_706_496),
+     ("Llama3.1-405B", 405_853_388_800), ("Qwen3-0.6B", 596_049_920),
+     ("Qwen3-1.7B", 1_720_574_976), ("Qwen3-4B", 4_022_468_096), ("Qwen3-8B", 8_190_735_360),
+     ("Qwen3-14B", 14_768_307_200), ("Qwen3-32B", 32_762_123_264),
+     ("Qwen3-30B-A3B", 30_532_122_624), ("Qwen3-235B-A22B", 235_093_634_560)],
+)  # fmt: skip
+def test_presets_have_as_many_parameters_as_hugging_face_counts(name, published):
+    assert Model.preset(name).parameters() == published
 
 
 def test_what_is_not_known_is_refused_with_the_nearest():

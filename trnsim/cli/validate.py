@@ -30,7 +30,8 @@ Fit = Annotated[
     Path | None,
     typer.Option(
         metavar="FILE",
-        help="Fit the constants of chips and stacks to these rows and write them to FILE.",
+        help="Fit the constants of chips and stacks to these rows and write them to FILE; with "
+        "--kind infer those of inference.",
     ),
 ]
 Ablation = Annotated[
@@ -129,9 +130,15 @@ def _fit(
     rows: list[Row], settings: Settings, processes: int | None, path: Path, document: Any
 ) -> None:
     from trnsim.validation.fit import fit_constants
+    from trnsim.validation.fit_inference import fit_inference
 
+    is_inference = {row.kind for row in rows} == {"infer"}
+    constants: Any
     with _Progress(0) as progress:
-        constants = fit_constants(rows, settings, processes=processes, on_round=progress.say)
+        if is_inference:
+            constants = fit_inference(rows, settings, on_round=progress.say)
+        else:
+            constants = fit_constants(rows, settings, processes=processes, on_round=progress.say)
     constants.write(path)
     if document is not None:
         document.write({"constants": constants.to_list()})
@@ -190,20 +197,24 @@ def _percent(value: float | None) -> str:
 
 
 def _print(outcomes: list[Outcome]) -> None:
-    from trnsim.validation import summary
+    from trnsim.validation import figures, summary
 
-    done = [outcome for outcome in outcomes if outcome.error is not None]
+    done = [outcome for outcome in figures(outcomes) if outcome.error is not None]
     done.sort(key=lambda outcome: -abs(outcome.error or 0))
     output.print_table(
-        ["row", "system", "class", "stack", "published", "predicted", "unit", "error", "covered"],
+        [
+            "row", "system", "class", "stack", "quantity", "published", "predicted", "unit",
+            "error", "covered",
+        ],
         [
             [
-                o.id, o.system, o.case, o.stack, f"{o.published:.5g}", f"{o.predicted:.5g}", o.unit,
-                _percent(o.error), "" if o.covered is None else "yes" if o.covered else "no",
+                o.id, o.system, o.case, o.stack, o.quantity, f"{o.published:.5g}",
+                f"{o.predicted:.5g}", o.unit, _percent(o.error),
+                "" if o.covered is None else "yes" if o.covered else "no",
             ]
             for o in done
         ],
-        right=(4, 5, 7),
+        right=(5, 6, 8),
     )  # fmt: skip
     typer.echo("")
     _print_summary(summary(outcomes))

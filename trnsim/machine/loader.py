@@ -19,6 +19,7 @@ from ..job import texts_of
 _DATA = Path(__file__).parent / "data"
 _STACKS = Path(__file__).parent / "stacks"
 _CONSTANTS = Path(__file__).parent / "constants.toml"  # written by trnsim validate --fit
+_INFERENCE = Path(__file__).parent / "inference.toml"  # by trnsim validate --kind infer --fit
 _FIGURE_KEYS = ("value", "unit", "source", "confidence")
 _CONFIDENCES = ("measured", "published", "inferred", "guessed", "given")
 _TOML_NUMBER = re.compile(r"(0|[1-9][0-9]*)(\.[0-9]+)?([eE][+-]?[0-9]+)?")
@@ -63,8 +64,11 @@ def load(
     description, table = _read(_locate(name, Path()), [])
     if stack is not None:
         fitted = fitted_constants() if constants is None else constants
-        table |= _stack_figures(str(stack), table)
+        own = _stack_figures(str(stack), table)
+        table |= own
         table |= _fitted_figures(str(stack), table, fitted)
+        served = _figures_of_inference(str(stack), table, fitted)
+        table |= {key: figure for key, figure in served.items() if key not in own}
         table = _by_table(table)
     return apply(_core.make_machine(name, description, list(table.values())), overrides)
 
@@ -117,6 +121,23 @@ def _fitted_figures(
     return {key: figure for key, figure in figures.items() if key not in table}
 
 
+def _figures_of_inference(
+    stack: str, table: Mapping[str, _core.Figure], constants: Mapping[str, Any]
+) -> dict[str, _core.Figure]:
+    """Figures that were fitted to rows of inference, for the sheet and those that it extends: of
+    the stack, and those of the machine that it has."""
+    of_sheets = constants.get("inference", {}).get("sheet", {})
+    figures: dict[str, _core.Figure] = {}
+    for name in reversed(sheets_of(stack)):
+        _flatten(dict(of_sheets.get(name, {})), "", _INFERENCE, figures)
+    return {key: each for key, each in figures.items() if key in table or key[:6] == "stack."}
+
+
+def sheets_of(stack: str) -> tuple[str, ...]:
+    """The names of a stack sheet and of those that it extends, the nearest first."""
+    return tuple(_sheets(stack))
+
+
 def _nearest(stack: str, of_stacks: Mapping[str, Any]) -> Any:
     """What is known of a sheet, or else of the nearest one that it extends; None for nothing."""
     return next((of_stacks[name] for name in _sheets(stack) if name in of_stacks), None)
@@ -125,8 +146,9 @@ def _nearest(stack: str, of_stacks: Mapping[str, Any]) -> Any:
 def fitted_constants() -> dict[str, Any]:
     """What was fitted to published training steps: constants of chips, by their names, under
     "unseen" those of all other chips, under "stack" those of stack sheets, and under "stack_error"
-    our error on steps that the fit had not seen."""
-    return _parse(_CONSTANTS)
+    our error on steps that the fit had not seen. Under "inference", what was fitted to published
+    inference: figures of stack sheets, and our errors."""
+    return _parse(_CONSTANTS) | {"inference": _parse(_INFERENCE)}
 
 
 def attention_kernel_of(machine: _core.Machine) -> str:

@@ -39,6 +39,9 @@ class Attention(torch.nn.Module):
         window: keys that a query sees, 0 = all before it.
         dropout: of probabilities.
         with_scores: products and a softmax instead of one kernel.
+
+    Attributes:
+        by_parts: that softmax is one op after another, each with its result in memory.
     """
 
     def __init__(
@@ -49,16 +52,22 @@ class Attention(torch.nn.Module):
         self.place, self.window, self.dropout = place, window, dropout
         self.with_scores, self.named = with_scores, named
         self.slopes = slopes  # of ALiBi
+        self.by_parts = False
+        self.cache: Any = None  # of keys and values, while it generates
 
     def forward(self, q: Tensor, k: Tensor, v: Tensor) -> Tensor:
         layout = self.place.layout
         batch = layout.micro_batch
+        if self.cache is not None:
+            if self.cache.is_decoding:
+                return self._decode(q, k, v)
+            self.cache.write(k, v, batch)
         group = self.place.cp
         if group is not None:
             k, v = gathered(k, group), gathered(v, group)
         simulated = kernels.is_simulated(q)
         if self.with_scores and simulated and self.named:
-            return _Scores.apply(q, k, v, batch, self.dropout)
+            return _Scores.apply(q, k, v, batch, self.dropout, self.by_parts)
         if group is not None and not simulated:
             k, v = (x.unflatten(0, (layout.cp, batch, -1)).transpose(0, 1).flatten(0, 2)
                     for x in (k, v))  # fmt: skip
@@ -74,6 +83,12 @@ class Attention(torch.nn.Module):
                 q, k, v, bias, self.dropout, enable_gqa=q.shape[1] != k.shape[1]
             )
         return out.transpose(1, 2).flatten(0, 1)
+
+    def _decode(self, q: Tensor, k: Tensor, v: Tensor) -> Tensor:
+        from trnsim.recipes import decoding
+
+        attend = decoding.attend_scores if self.cache.with_scores else decoding.attend_kernel
+        return attend(self.cache, q, k, v)
 
     def _kernel(self, q: Tensor, k: Tensor, v: Tensor) -> Tensor:
         """Of the window, as many keys as it holds are recorded, for each query."""
@@ -112,15 +127,18 @@ class _Scores(torch.autograd.Function):
 
     @staticmethod
     def forward(
-        ctx: Any, q: Tensor, k: Tensor, v: Tensor, batch: int, p: float
+        ctx: Any, q: Tensor, k: Tensor, v: Tensor, batch: int, p: float, by_parts: bool
     ) -> Tensor:  # fmt: skip
         s, heads, size = q.shape[0] // batch, q.shape[1], q.shape[2]
         keys, count = k.shape[0] // batch, batch * heads
         ctx.shape = count, s, keys, size, p
         scores = q.new_empty((count, s, keys))
         _batched(q, (count, s, size), k, (count, size, keys), scores)
-        shares = q.new_empty(scores.shape)
-        kernels.record("trnsim::masked_softmax", [("input", scores)], [shares])
+        if by_parts:
+            shares = _softmax_by_parts(scores)
+        else:
+            shares = q.new_empty(scores.shape)
+            kernels.record("trnsim::masked_softmax", [("input", scores)], [shares])
         used, mask = shares, None
         if p:
             used = q.new_empty(scores.shape)
@@ -150,7 +168,26 @@ class _Scores(torch.autograd.Function):
         of_q, of_k = torch.empty_like(q), torch.empty_like(k)
         _batched(of_scores, shares.shape, k, (count, keys, size), of_q)
         _batched(of_scores, (count, keys, s), q, (count, s, size), of_k)
-        return of_q, of_k, of_v, None, None
+        return of_q, of_k, of_v, None, None, None
+
+
+def _softmax_by_parts(scores: Tensor) -> Tensor:
+    """As transformers-neuronx writes it (layers/attention.py, hlo.py): each op in float32 reads and
+    writes all scores."""
+
+    def part(name: str, dtype: torch.dtype, *inputs: Tensor, rows: bool = False) -> Tensor:
+        shape = (*scores.shape[:2], 1) if rows else scores.shape
+        out = scores.new_empty(shape, dtype=dtype)
+        named = [(f"input{i}", each) for i, each in enumerate(inputs)]
+        kernels.record(f"trnsim::softmax_{name}", named, [out])
+        return out
+
+    wide = torch.float32
+    made = part("widen", wide, part("mask", scores.dtype, scores))
+    made = part("shift", wide, made, part("largest", wide, made, rows=True))
+    made = part("exponent", wide, made)
+    made = part("share", wide, made, part("total", wide, made, rows=True))
+    return part("narrow", scores.dtype, made)
 
 
 def _batched(a: Tensor, a_shape: Any, b: Tensor, b_shape: Any, out: Tensor) -> None:

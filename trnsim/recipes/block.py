@@ -29,6 +29,7 @@ class Parts:
         self.model, self.place, self.style = model, place, style
         self.dtype, self.device = dtype, device
         self.is_fp8 = "fp8" in place.layout.precision
+        self.serves = False  # it generates: no gradients, and experts are divided over tp ranks
 
     def linear(
         self, inside: int, outside: int, kind: str, bias: bool, *, fp8: bool = True,
@@ -87,8 +88,9 @@ class SelfAttention(nn.Module):
         if model.qk_norm:
             self.q_norm, self.k_norm = parts.norm(model.head_dim), parts.norm(model.head_dim)
         self.attention = Attention(
-            place, model.window_of(layer), model.dropout, style.attention == "scores", style.named
+            place, model.window_of(layer), model.dropout, style.attention != "flash", style.named
         )
+        self.attention.by_parts = style.attention == "parts"
         self.recomputes_attention = place.layout.recompute == "selective"
 
     def project(self, x: Tensor, is_kept: bool) -> State:

@@ -22,6 +22,9 @@ from trnsim.errors import RecipeError
 from trnsim.recipes import fp8, kernels
 from trnsim.recipes.block import FeedForward, Parts
 from trnsim.recipes.kernels import is_simulated
+from trnsim.recipes.models import Model
+from trnsim.recipes.parallel import all_sum
+from trnsim.recipes.style import Style
 
 
 class Experts(nn.Module):
@@ -31,11 +34,13 @@ class Experts(nn.Module):
         super().__init__()
         model, place, style = parts.model, parts.place, parts.style
         layout = place.layout
-        if layout.tp > 1 and not layout.sequence_parallel:
+        if layout.tp > 1 and not layout.sequence_parallel and not parts.serves:
             raise RecipeError(f"experts with tp {layout.tp}: use sequence_parallel too")
         self.model, self.place, self.parts, self.style = model, place, parts, style
         self.count = model.experts // layout.ep
-        width, columns = model.expert_ffn, (2 if model.gated else 1) * model.expert_ffn
+        self.tp = layout.tp if parts.serves else 1  # ranks that each expert is divided over
+        width = model.expert_ffn // self.tp
+        columns = (2 if model.gated else 1) * width
         make = lambda *shape: nn.Parameter(
             torch.empty(shape, dtype=parts.dtype, device=parts.device)
         )
@@ -46,17 +51,27 @@ class Experts(nn.Module):
         for weight in (self.up, self.down):
             weight.is_expert = True
             weight.divided = (0, None, layout.ep, place.ep_rank)
+        if self.tp > 1:
+            splits = [model.expert_ffn] * (2 if model.gated else 1)
+            self.up.divided = (1, splits, self.tp, place.tp_rank)
+            self.down.divided = (2, None, self.tp, place.tp_rank)
+        self.serves, self.decodes = parts.serves, False
         self.up_bias = self.down_bias = None
         self.scaling = fp8.scaling_of(layout.precision)
         self.held_fp8: dict[str, Any] = {}
         self.shared = FeedForward(parts, model.shared_ffn) if model.shared_ffn else None
+        if self.serves and self.shared is not None:  # its sum over ranks is that of the others
+            self.shared.down.group = None
 
     def forward(self, x: Tensor) -> Tensor:
         """[tokens of this rank, hidden] to the same."""
-        out = self._simulated(x) if is_simulated(x) else self._computed(x)
+        if not is_simulated(x):
+            out = self._computed(x)
+        else:
+            out = self._served(x) if self.serves else self._simulated(x)
         if self.shared is not None:
             out = out + self.shared.lower(False, *self.shared.raise_(self.parts.gathered(x), False))
-        return out
+        return all_sum(out, self.place.tp) if self.serves else out
 
     # --- where values are of no interest ---------------------------------------------------------
 
@@ -105,6 +120,17 @@ class Experts(nn.Module):
         routed = _exchanged(routed, place.ep).unflatten(0, (sequences.shape[0], -1))
         return _EachSequence.apply(mask, routed).flatten(0, 1)
 
+    def _served(self, x: Tensor) -> Tensor:
+        """While it generates: this rank's part of those experts that are loaded."""
+        model = self.model
+        shares = _Route.apply(F.linear(x, self.router), model.topk)
+        loaded, rows = loads(model, self.style, x.shape[0], self.decodes)
+        routed = _Move.apply(x, "permute", loaded * rows).unflatten(0, (loaded, rows))
+        up = _multiply(routed, _some(self.up, loaded), x, True)
+        active = _WeightedActivation.apply(up, shares, model.activation, model.gated)
+        routed = _multiply(active, _some(self.down, loaded), x, True).flatten(0, 1)
+        return _Move.apply(routed, "unpermute", x.shape[0])
+
     # --- where they are --------------------------------------------------------------------------
 
     def _computed(self, x: Tensor) -> Tensor:
@@ -132,6 +158,27 @@ class Experts(nn.Module):
         back = _AllToAll.apply(made, *reversed(splits), place.ep)
         back = back * shares[order][:, None]
         return torch.zeros_like(x).index_add(0, order // model.topk, back)
+
+
+def loads(model: Model, style: Style, tokens: int, decodes: bool) -> tuple[int, int]:
+    """How often the weights of an expert are read for so many tokens, and rows of each product.
+
+    Of tokens that choose with equal chances; a server's tokens do not.
+    """
+    experts, choices = model.experts, tokens * model.topk
+    if style.expert_block and not decodes and choices >= max(experts, style.expert_block):
+        blocks = -(-(choices - (experts - 1)) // style.expert_block) + experts - 1
+        return blocks, style.expert_block  # whatever the shares are, it is enough
+    if style.loads == "selected":
+        return (choices, 1) if choices < experts else (experts, tokens)
+    distinct = math.ceil(experts * (1 - (1 - model.topk / experts) ** tokens) - 1e-9)
+    return distinct, -(-choices // distinct)
+
+
+def _some(weight: Tensor, count: int) -> Tensor:
+    """The weights of so many experts as right operands; of more than there are, one again."""
+    weight = weight.detach().transpose(1, 2)
+    return weight[:count] if count <= len(weight) else weight[:1].expand(count, -1, -1)
 
 
 def _once_a_server(tokens: int, topk: int, servers: int) -> int:

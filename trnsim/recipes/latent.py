@@ -33,8 +33,9 @@ class LatentAttention(nn.Module):
         self.kv_up = parts.linear(model.kv_rank, values, "column", False)
         self.out = parts.linear(model.heads * model.value_dim, model.hidden, "row", False)
         self.attention = Attention(
-            place, model.window_of(layer), model.dropout, style.attention == "scores", style.named
+            place, model.window_of(layer), model.dropout, style.attention != "flash", style.named
         )
+        self.attention.by_parts = style.attention == "parts"
         self.recomputes_attention = place.layout.recompute == "selective"
 
     def project(self, x: Tensor, is_kept: bool) -> State:

@@ -143,6 +143,7 @@ class Linear(nn.Module):
         self.is_plain = self.group is None and not style.main_gradients and not is_fp8
         self.scaling = fp8.scaling_of(place.layout.precision) if is_fp8 else None
         self.held_fp8: tuple[Tensor, Tensor] | None = None  # the weight in 8 bits, for one step
+        self.scale: Tensor | None = None  # of each row of a weight that is kept in int8
 
     def forward(self, x: Tensor, with_bias: bool = True, is_kept: bool = False) -> Tensor:
         """The product; a row layer never adds its bias. `is_kept`: the result is not made again
@@ -153,7 +154,7 @@ class Linear(nn.Module):
         return (scattered if self.has_sequence else summed)(out, self.outer_group)
 
     def _multiplied(self, x: Tensor, bias: Tensor | None, is_kept: bool) -> Tensor:
-        if self.is_plain and not is_kept:
+        if self.is_plain and not is_kept and self.scale is None:
             return F.linear(x, self.weight, bias if self.kind != "row" else None)
         if self.kind != "row":
             return _Column.apply(x, self.weight, bias, self, is_kept)
@@ -167,6 +168,10 @@ class Linear(nn.Module):
 
     def product(self, x: Tensor, weight: Tensor, bias: Tensor | None) -> Tensor:
         """An operand that `saved` made times the transposed weight."""
+        if self.scale is not None:
+            from trnsim.recipes import int8
+
+            return int8.multiply(x, weight, self.scale, bias)
         if self.scaling is None:
             return F.linear(x, weight, bias)
         return fp8.multiply(x, fp8.weights_of(self)[0].t(), bias, weight)

@@ -93,7 +93,7 @@ def _parameters(model: Model, layout: Layout, stage: int) -> int:
 
 
 @contextlib.contextmanager
-def _recorded(layout: Layout, rank: int, ranks_per_server: int) -> Iterator[list[Any]]:
+def recorded(layout: Layout, rank: int, ranks_per_server: int) -> Iterator[list[Any]]:
     """A capture of one rank; its Workload is in the list afterwards."""
     from trnsim import _torch
     from trnsim.capture.script import start_capture, stop_capture
@@ -125,7 +125,7 @@ def _run(
 
     rank = stage * layout.stage_ranks
     marks: list[Any] = []
-    with _recorded(layout, rank, ranks_per_server) as made:
+    with recorded(layout, rank, ranks_per_server) as made:
         device = torch.device(_torch.device_name(), 0)
         trainer = Trainer(model, layout, style, device, rank)
         batch = layout.micro_batch, layout.sequence // layout.cp

@@ -10,7 +10,7 @@ from typing import Any
 from trnsim.errors import RecipeError
 
 DATA = ("buckets", "fsdp2", "fsdp1")
-ATTENTION = ("flash", "scores")
+ATTENTION = ("flash", "scores", "parts")
 LOSS = ("fused", "parts", "eager")
 
 
@@ -20,7 +20,8 @@ class Style:
 
     Attributes:
         named: the framework's own fused kernels between products; else ops of ATen.
-        attention: "flash", one kernel, or "scores", products with a softmax between them.
+        attention: "flash", one kernel, or "scores", products with a softmax between them, or
+            "parts", where that softmax is one op after another, each with its result in memory.
         loss: "fused" (one kernel each way), "parts" (Megatron-LM's), "eager" (ATen in float32).
         data: "buckets" (Megatron-LM's flat buffers of parameters and gradients), "fsdp2"
             (torch's fully_shard) or "fsdp1" (FullyShardedDataParallel).
@@ -36,6 +37,11 @@ class Style:
         capacity: experts take this much more than an equal share of each sequence's tokens, and
             masks choose them (GShard, MaxText without sparse_matmul); 0: tokens are sorted, each
             expert takes what it is sent.
+        decode: as attention, of one query against a cache of keys and values.
+        loads: of experts, when few tokens are decoded: "distinct", those that somebody is expected
+            to choose, or "selected", one for each choice, and all with every token where choices
+            are as many as experts.
+        expert_block: rows of one expert that a prefill multiplies at a time, 0 = all of its own.
         optimizer: "fused", "foreach" as in torch without a choice, or "single", a loop.
     """
 
@@ -53,6 +59,9 @@ class Style:
     routes_on_host: bool = False
     dispatch_ranks: int = 0
     capacity: float = 0.0
+    decode: str = "flash"
+    loads: str = "distinct"
+    expert_block: int = 0
     optimizer: str = "fused"
 
     def __post_init__(self) -> None:
@@ -90,6 +99,12 @@ STYLES = {
         Style(
             "neuron", attention="scores", loss="eager", main_gradients=False, tp_overlap=False,
             gradient_overlap=False, parameter_overlap=False,
+        ),
+        # transformers-neuronx generates with scores; NxD Inference has a kernel for prefills.
+        Style("neuronx", attention="parts", main_gradients=False, decode="scores"),
+        Style(
+            "nxd-inference", main_gradients=False, decode="scores", loads="selected",
+            expert_block=512,
         ),
     )
 }  # fmt: skip

@@ -14,11 +14,11 @@ from trnsim.validation.calibrate import Calibration, calibrate
 from trnsim.validation.page import ablation_page, accuracy_page
 from trnsim.validation.predict import Settings, own_error, predict
 from trnsim.validation.rows import Row, read
-from trnsim.validation.score import Outcome, Statistics, statistics, summary
+from trnsim.validation.score import Outcome, Statistics, figures, statistics, summary
 
 __all__ = [
     "Calibration", "Outcome", "Row", "Settings", "Statistics", "ablation_page", "accuracy_page",
-    "calibrate", "own_error", "read", "statistics", "summary", "validate",
+    "calibrate", "figures", "own_error", "read", "statistics", "summary", "validate",
 ]  # fmt: skip
 
 

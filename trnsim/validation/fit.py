@@ -182,7 +182,7 @@ def _values_of(constants: Mapping[str, Any]) -> dict[Key, float]:
     for owner, of_owner in constants.get("stack", {}).items():
         values |= {(owner, name, ""): float(each["value"]) for name, each in of_owner.items()}
     for chip, of_chip in constants.items():
-        if chip in ("stack", "stack_error", "unseen"):
+        if chip in ("stack", "stack_error", "unseen", "inference"):
             continue
         for name, each in of_chip.items():
             kernels = each if name == "attention_factor" else {"": each}

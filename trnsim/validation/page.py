@@ -9,7 +9,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 
 from trnsim.validation.ablation import Ablation, table
-from trnsim.validation.score import Outcome, summary
+from trnsim.validation.score import Outcome, figures, summary
 
 WORST = 40  # rows in the first table
 
@@ -23,7 +23,7 @@ def accuracy_page(outcomes: Iterable[Outcome], command: str) -> str:
     """
     outcomes = list(outcomes)
     done = sorted(
-        (outcome for outcome in outcomes if outcome.error is not None),
+        (outcome for outcome in figures(outcomes) if outcome.error is not None),
         key=lambda outcome: -abs(outcome.error or 0),
     )
     skipped = [outcome for outcome in outcomes if outcome.skipped]
@@ -33,16 +33,23 @@ def accuracy_page(outcomes: Iterable[Outcome], command: str) -> str:
         "(`trnsim/machine/constants.toml`) were fitted to the training rows among these, so these "
         "errors flatter us: what the fit had not seen is in `[stack_error]` there."
     )
+    said = (
+        f"{sum(o.error is not None for o in outcomes)} rows of {len(outcomes)} are predicted. Rows "
+        "of inference have two figures each, the time of a token and the time to the first one."
+    )
     parts = [
         "# How far trnsim is from published measurements",
         flattered,
-        f"{len(done)} rows of {len(outcomes)} are predicted.",
+        said,
         "## The misses",
         _table(
-            ["row", "system", "class", "stack", "published", "predicted", "unit", "error"],
+            [
+                "row", "system", "class", "stack", "quantity", "published", "predicted", "unit",
+                "error",
+            ],
             [
                 [
-                    o.id, o.system, o.case, o.stack or "none", f"{o.published:.4g}",
+                    o.id, o.system, o.case, o.stack or "none", o.quantity, f"{o.published:.4g}",
                     f"{o.predicted:.4g}", o.unit, _percent(o.error),
                 ]
                 for o in done[:WORST]
@@ -79,8 +86,9 @@ def _percent(value: float | None) -> str:
 def _statistics(found: Mapping[str, Any]) -> list[str]:
     parts = []
     for name, title in (
-        ("kind", "By kind of row"), ("class", "By class"), ("stack", "By stack"),
-        ("system", "By system"), ("family", "By configuration family"),
+        ("kind", "By kind of row"), ("quantity", "By figure"), ("class", "By class"),
+        ("stack", "By stack"), ("system", "By system"),
+        ("family", "By configuration family"),
     ):  # fmt: skip
         groups = dict(found[f"by_{name}"])
         if name == "kind":

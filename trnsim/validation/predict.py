@@ -13,7 +13,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from trnsim.errors import TrnSimError
-from trnsim.validation.rows import Row
+from trnsim.validation.rows import Quantity, Row
 from trnsim.validation.score import Outcome
 
 if TYPE_CHECKING:
@@ -52,6 +52,7 @@ class _Prediction:
     low: float | None = None
     high: float | None = None
     algorithm: str = ""
+    also: tuple[tuple[Quantity, float, float | None, float | None], ...] = ()
 
 
 class Skipped(Exception):
@@ -67,6 +68,7 @@ def predict(row: Row, settings: Settings) -> Outcome:
         stack=about.stack if about else "", quantity=published.name if published else "",
         unit=published.unit if published else "", published=published.value if published else None,
     )  # fmt: skip
+    blank = replace(blank, also=tuple(_of(blank, each) for each in row.quantities[1:]))
     try:
         if published is None:
             raise Skipped("the row gives nothing that we predict")
@@ -74,12 +76,29 @@ def predict(row: Row, settings: Settings) -> Outcome:
             raise Skipped(f"no machine of ours is '{row.system}'")
         found = _BY_KIND[row.kind](row, settings)
     except (Skipped, TrnSimError) as error:
-        return replace(blank, skipped=str(error))
+        return _skipped(blank, str(error))
     except Exception as error:  # noqa: BLE001 - a defect of ours, listed as what it is
-        return replace(blank, skipped=f"failed: {type(error).__name__}: {error}".splitlines()[0])
-    return replace(
-        blank, predicted=found.value, low=found.low, high=found.high, algorithm=found.algorithm
+        return _skipped(blank, f"failed: {type(error).__name__}: {error}".splitlines()[0])
+    also = tuple(
+        replace(_of(blank, quantity), predicted=value, low=low, high=high)
+        for quantity, value, low, high in found.also
     )
+    return replace(
+        blank, predicted=found.value, low=found.low, high=found.high, algorithm=found.algorithm,
+        also=also,
+    )  # fmt: skip
+
+
+def _of(outcome: Outcome, quantity: Quantity) -> Outcome:
+    """The outcome of another figure of the same row."""
+    return replace(
+        outcome, quantity=quantity.name, unit=quantity.unit, published=quantity.value, also=()
+    )
+
+
+def _skipped(outcome: Outcome, why: str) -> Outcome:
+    also = tuple(replace(each, skipped=why) for each in outcome.also)
+    return replace(outcome, skipped=why, also=also)
 
 
 def machine_of(row: Row, settings: Settings, of_step: bool = True) -> _core.Machine:
@@ -103,10 +122,29 @@ def machine_of(row: Row, settings: Settings, of_step: bool = True) -> _core.Mach
 def _train(row: Row, settings: Settings) -> _Prediction:
     machine = machine_of(row, settings)
     seconds = step_seconds(captured(row, settings), machine)
-    error = own_error(machine)
-    if error is None:
-        return _Prediction(seconds)
-    return _Prediction(seconds, seconds / math.exp(error), seconds * math.exp(error))
+    return _Prediction(seconds, *_within(seconds, own_error(machine)))
+
+
+def _within(value: float, error: float | None) -> tuple[float | None, float | None]:
+    """The interval of a value whose logarithm is known to that error; none where it is None."""
+    return (None, None) if error is None else (value / math.exp(error), value * math.exp(error))
+
+
+# --- inference ------------------------------------------------------------------------------------
+
+
+def _infer(row: Row, settings: Settings) -> _Prediction:
+    from trnsim.validation.inference import error_of, figures_of
+
+    found = figures_of(row, settings)
+    machine = machine_of(row, settings)
+    each = [(quantity, found[quantity.name]) for quantity in row.quantities]
+    also = [
+        (quantity, value, *_within(value, error_of(quantity.name, machine, settings)))
+        for quantity, value in each
+    ]
+    (_, value, low, high), *rest = also
+    return _Prediction(value, low, high, also=tuple(rest))
 
 
 def own_error(machine: _core.Machine) -> float | None:
@@ -172,15 +210,23 @@ def captured(row: Row, settings: Settings) -> Captured:
 
 def _workloads(configured: tuple[Any, ...], settings: Settings) -> list[_core.Workload]:
     from trnsim import recipes
+
+    return captured_once(settings, configured, lambda: recipes.capture(*configured))
+
+
+def captured_once(
+    settings: Settings, configured: tuple[Any, ...], capture: Callable[[], list[_core.Workload]]
+) -> list[_core.Workload]:
+    """What `capture` makes of a configuration, from the folder of captures where it is there."""
     from trnsim.workload import load_run, save_run
 
     if settings.captures is None:
-        return recipes.capture(*configured)
+        return capture()
     key = "\n".join([_programs(), *map(repr, configured)])
     path = settings.captures / (hashlib.sha256(key.encode()).hexdigest()[:24] + ".trnsim")
     if path.is_file():
         return load_run(path).workloads
-    workloads = recipes.capture(*configured)
+    workloads = capture()
     settings.captures.mkdir(parents=True, exist_ok=True)
     save_run(path, workloads)
     return workloads
@@ -336,7 +382,7 @@ _BY_KIND: dict[str, Callable[[Row, Settings], _Prediction]] = {
     "collective": _collective,
     "gemm": _gemm,
     "hbm": _hbm,
-    "infer": _nothing,
+    "infer": _infer,
     "p2p": _nothing,
     "engine": _nothing,
 }

@@ -6,7 +6,7 @@ from __future__ import annotations
 
 import csv
 import tomllib
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, replace
 from functools import cache, cached_property
 from pathlib import Path
@@ -108,7 +108,16 @@ class Row:
     @cached_property
     def published(self) -> Quantity | None:
         """What is compared; None where the row gives none."""
-        return _QUANTITIES[self.kind](self)
+        return self.quantities[0] if self.quantities else None
+
+    @cached_property
+    def quantities(self) -> tuple[Quantity, ...]:
+        """All that is compared, what counts as the row's own first: rows of inference may give the
+        time of each token and the time to the first one."""
+        if self.kind == "infer":
+            return tuple(_infer(self))
+        found = _QUANTITIES[self.kind](self)
+        return (found,) if found is not None else ()
 
 
 @dataclass(frozen=True)
@@ -200,12 +209,11 @@ def _collective(row: Row) -> Quantity | None:
     return Quantity("algbw", algbw, "GB/s") if algbw else None
 
 
-def _infer(row: Row) -> Quantity | None:
+def _infer(row: Row) -> Iterator[Quantity]:
     for column, name in (("tpot_ms", "time_per_output_token"), ("ttft_ms", "time_to_first_token")):
         value = row.number(column)
         if value:
-            return Quantity(name, value, "ms")
-    return None
+            yield Quantity(name, value, "ms")
 
 
 def _gemm(row: Row) -> Quantity | None:
@@ -221,7 +229,6 @@ def _bandwidth(row: Row) -> Quantity | None:
 _QUANTITIES = {
     "train": _train,
     "collective": _collective,
-    "infer": _infer,
     "gemm": _gemm,
     "hbm": _bandwidth,
     "p2p": _bandwidth,

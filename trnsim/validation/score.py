@@ -21,6 +21,7 @@ class Outcome:
         low, high: our 90 % interval.
         skipped: why there is no prediction, "" where there is one.
         algorithm: of a collective, what was chosen.
+        also: outcomes of the row's other figures, in the order of its quantities.
     """
 
     id: str
@@ -37,6 +38,7 @@ class Outcome:
     high: float | None = None
     skipped: str = ""
     algorithm: str = ""
+    also: tuple[Outcome, ...] = ()
 
     @property
     def error(self) -> float | None:
@@ -57,6 +59,7 @@ class Outcome:
         document = asdict(self) | {"error": self.error, "covered": self.covered}
         document["class"] = document.pop("case")
         document["skipped"] = self.skipped or None
+        document["also"] = [each.to_dict() for each in self.also]
         return document
 
 
@@ -87,10 +90,15 @@ def statistics(outcomes: Iterable[Outcome]) -> Statistics:
     )
 
 
+def figures(outcomes: Iterable[Outcome]) -> list[Outcome]:
+    """The outcomes of all figures: those of each row, its own first."""
+    return [each for outcome in outcomes for each in (outcome, *outcome.also)]
+
+
 def summary(outcomes: Iterable[Outcome]) -> dict[str, Any]:
-    """Statistics overall and by kind, system, class, stack and family; by_family counts each family
-    once, with the median of its errors, under "families"."""
-    outcomes = list(outcomes)
+    """Statistics overall and by kind, quantity, system, class, stack and family, in which each
+    figure of a row counts; "families" counts each family once, with the median of its errors."""
+    outcomes = figures(outcomes)
     return {
         "overall": asdict(statistics(outcomes)),
         "families": asdict(statistics(_one_a_family(outcomes))),
@@ -107,6 +115,7 @@ def summary(outcomes: Iterable[Outcome]) -> dict[str, Any]:
 
 _GROUPS: dict[str, Callable[[Outcome], str]] = {
     "kind": lambda outcome: outcome.kind,
+    "quantity": lambda outcome: outcome.quantity,
     "system": lambda outcome: outcome.system,
     "class": lambda outcome: outcome.case,
     "stack": lambda outcome: outcome.stack or "none",

@@ -112,15 +112,29 @@ int32_t input_index(const Signature& signature, const std::string& argument) {
               "the Workload was made by another version of PyTorch");
 }
 
+// Contiguous elements of one row of a matrix: its own, and those of the other matrices of a batch
+// that stand beside them, as the heads of one position do in a cache of keys.
+int64_t row_elements(const TensorMeta& meta) {
+  const size_t axes = std::min(meta.sizes.size(), meta.strides.size());
+  int64_t row = 1;
+  for (size_t i = 0; i < axes; ++i) {
+    if (meta.strides[i] == 1) row = std::max(row, meta.sizes[i]);
+  }
+  for (size_t i = axes; i-- > 2;) {
+    const size_t axis = i - 2;  // of the batch
+    if (row > 1 && meta.strides[axis] == row) row *= meta.sizes[axis];
+  }
+  return row;
+}
+
 // Rows of memory are moved whole, or in the pieces of a blocked GEMM: a descriptor is one of those.
 void set_runs(Cost& cost, const Signature& signature, int64_t run_limit) {
   for (Stream& stream : cost.streams) {
     const auto& slots = stream.is_output ? signature.outputs : signature.inputs;
     const TensorMeta& meta = slots[size_t(stream.slot)].meta;
-    int64_t row = 1;
+    int64_t row = row_elements(meta);
     bool is_expanded = false;  // a value repeated, as the gradient of sum() is
     for (size_t i = 0; i < std::min(meta.sizes.size(), meta.strides.size()); ++i) {
-      if (meta.strides[i] == 1) row = std::max(row, meta.sizes[i]);
       is_expanded |= meta.strides[i] == 0 && meta.sizes[i] > 1;
     }
     // It is spread inside the chip, and costs no more than if its rows stood in memory.
@@ -167,6 +181,25 @@ Cost gemm_cost(const Signature& signature, const Target& target, GemmShape shape
   cost.gemms.assign(size_t(products.count), shape);
   cost.dtype = workload::dtype_name(products.dtype);
   cost.model_flops = cost.model_flops_causal = cost.executed_flops = flops;
+  return cost;
+}
+
+// Weights that are kept in 8 bits and multiplied in 16: half of the bytes, and a pass of the scalar
+// engine that widens them on their way to the tensor engine.
+Cost int8_weights(const Signature& signature, const Target& target) {
+  const TensorMeta& left = signature.inputs[size_t(input_index(signature, "self"))].meta;
+  const int32_t weight = input_index(signature, "mat2");
+  const TensorMeta& right = signature.inputs[size_t(weight)].meta;
+  const GemmShape shape{1, left.sizes[0], right.sizes[0], left.sizes[1], 0};
+  Cost cost = gemm_cost(signature, target, shape, "self", "mat2", 1, 1);
+  if (Stream* stream = read_stream(cost, weight)) {
+    const int64_t of_left = workload::dtype_bytes(left.dtype);
+    stream->bytes = std::max(touched_bytes(right), stream->bytes / of_left);
+  }
+  if (target.is_neuron() && shape.m * shape.k > 0) {
+    const Instructions core(target, true);
+    cost.scalar_cycles += core.activation(per_partition(shape.n * shape.k, target));
+  }
   return cost;
 }
 
@@ -262,6 +295,7 @@ void register_matmul(Registry& registry) {
   add("aten::_scaled_mm", plain("self", "mat2"));
   add("aten::_scaled_mm_v2", plain("self", "mat2"));
   add("aten::_int_mm", plain("self", "mat2"));
+  add("aten::_weight_int8pack_mm", int8_weights);
   add("aten::_grouped_mm", grouped);
   add("aten::_scaled_grouped_mm", grouped);
   add("aten::_scaled_grouped_mm_v2", grouped);

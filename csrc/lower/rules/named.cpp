@@ -18,10 +18,11 @@ constexpr const char* kSource =
 struct Kernel {
   std::string op;
   int tensor_tensor, tensor_scalar, reduce, activation;  // passes over the largest tensor
-  int rows;                                              // 1 = works on whole rows
+  int rows;  // 1 = works on whole rows, 2 = and its result goes to memory before the next
 };
 
-// Name; tensor_tensor, tensor_scalar, reduce and activation passes; whether it works on rows.
+// Name; tensor_tensor, tensor_scalar, reduce and activation passes; whether it works on rows, and
+// fuses with nothing.
 constexpr const char* kKernels = R"(
 silu 0 0 0 1 0
 silu_backward 3 1 0 1 0
@@ -37,6 +38,15 @@ bias_dropout_add 3 1 0 0 0
 dropout_backward 1 1 0 0 0
 rope 4 0 0 0 0
 masked_softmax 1 1 1 1 1
+softmax_mask 2 0 0 0 2
+softmax_widen 0 1 0 0 2
+softmax_largest 0 0 1 0 2
+softmax_shift 0 1 0 0 2
+softmax_exponent 0 0 0 1 2
+softmax_total 0 0 1 0 2
+softmax_share 0 1 0 0 2
+softmax_narrow 0 1 0 0 2
+decode_softmax 1 1 1 1 1
 masked_softmax_backward 2 0 1 0 1
 cross_entropy_sums 0 1 1 1 1
 cross_entropy_loss 2 0 0 1 0
@@ -65,8 +75,10 @@ const TensorMeta* largest(const Signature& signature) {
 
 CostFunction kernel_cost(const Kernel& kernel) {
   return [=](const Signature& signature, const Target& target) {
-    Cost cost =
-        make_cost(signature, target, "named", kernel.rows ? Fusion::rows : Fusion::pointwise);
+    Cost cost = make_cost(signature, target, "named",
+                          kernel.rows == 2   ? Fusion::alone
+                          : kernel.rows == 1 ? Fusion::rows
+                                             : Fusion::pointwise);
     const TensorMeta* of = largest(signature);
     if (!of || of->element_count() == 0) return cost;
     if (kernel.rows) {
@@ -75,7 +87,11 @@ CostFunction kernel_cost(const Kernel& kernel) {
     }
     if (!target.is_neuron()) return cost;
     const Instructions core(target, is_narrow(signature));
-    const int64_t n = per_partition(of->element_count(), target);
+    int64_t n = per_partition(of->element_count(), target);
+    if (kernel.rows) {  // rows lie on partitions: a few leave most of them idle
+      const int64_t rows = ceil_div(cost.elements, cost.row_length);
+      n = std::max(n, row_tiles(rows, target) * cost.row_length);
+    }
     cost.vector_cycles = kernel.tensor_tensor * core.tensor_tensor(n) +
                          kernel.tensor_scalar * core.tensor_scalar(n) +
                          kernel.reduce * core.reduce(n);

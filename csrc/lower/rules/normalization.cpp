@@ -37,6 +37,19 @@ int64_t set_rows(Cost& cost, const Signature& signature, const Target& target,
   return row_tiles(cost.elements / cost.row_length, target);
 }
 
+// Of rows that leave most partitions idle, elements lie on the partitions instead: each row's
+// squares are summed over them by a product with ones, whose result has a column for each row.
+// False where the rows fill the partitions as well.
+bool add_across(Cost& cost, const Instructions& core, const Target& target) {
+  const int64_t rows = cost.elements / cost.row_length;
+  const int64_t n = per_partition(cost.elements, target);
+  if (2 * rows > target.core().partitions * target.cores || n >= cost.row_length) return false;
+  cost.scalar_cycles = core.activation(n) + core.activation(rows);
+  cost.vector_cycles = core.reduce(n) + core.select(n);  // sums on a partition, (x * rstd) * gamma
+  cost.tensor_cycles = core.at_least(rows);
+  return true;
+}
+
 CostFunction forward(Kind kind) {
   return [=](const Signature& signature, const Target& target) {
     Cost cost = make_cost(signature, target, "normalization", Fusion::rows);
@@ -44,6 +57,7 @@ CostFunction forward(Kind kind) {
     if (!target.is_neuron() || cost.elements == 0) return cost;
     const Instructions core(target, is_narrow(signature));
     const int64_t n = cost.row_length, mii = target.core().min_cycles;
+    if (kind == Kind::rms && tiles == 1 && add_across(cost, core, target)) return cost;
     if (kind == Kind::rms) {
       cost.scalar_cycles = tiles * (core.activation_reduce(n) + mii);
       cost.vector_cycles = tiles * core.select(n);  // (x * rstd) * gamma
