@@ -2,8 +2,12 @@
 # SPDX-FileCopyrightText: The trnsim authors
 """Dimensions, parameters and FLOPs of models, against arithmetic by hand."""
 
+import tomllib
+from pathlib import Path
+
 import pytest
 
+import trnsim.recipes
 from trnsim.errors import RecipeError
 from trnsim.recipes import Layout, Model, preset_names
 from trnsim.recipes.layout import padded_vocab
@@ -208,3 +212,13 @@ def test_stages_at_the_ends_are_shorter_where_layers_do_not_divide():
     assert sizes == [3, *[4] * 30, 3]
     pieces = Layout(pp=4).chunk_layers(MODEL.with_(layers=10))
     assert pieces == [[0, 1], [2, 3, 4], [5, 6, 7], [8, 9]]
+
+
+def test_no_two_models_share_a_name():
+    path = Path(trnsim.recipes.__file__).with_name("models.toml")
+    tables = tomllib.loads(path.read_text())
+    names = [
+        name.lower() for own, table in tables.items() for name in (own, *table.get("also", []))
+    ]
+    assert len(names) == len(set(names))
+    assert Model.preset("llama3-405b") is Model.preset("Llama3.1-405B")
