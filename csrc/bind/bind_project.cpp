@@ -96,6 +96,17 @@ void bind_projection(py::module_& module) {
       .def_readonly("interval_low_ps", &Projection::interval_low_ps)
       .def_readonly("interval_high_ps", &Projection::interval_high_ps)
       .def_readonly("interval_basis", &Projection::interval_basis)
+      .def_property_readonly(
+          "inputs",
+          [](const Projection& p) {
+            std::vector<std::tuple<std::string, int64_t, int64_t>> inputs;
+            for (const auto& at : p.inputs) {
+              inputs.emplace_back(at.input, at.faster_ps, at.slower_ps);
+            }
+            return inputs;
+          },
+          "(kind of figures, step_ps with all of them at their better bounds, at their worse).")
+      .def_readonly("own_error", &Projection::own_error)
       .def_readonly("breakdown", &Projection::breakdown)
       .def_readonly("engine_busy", &Projection::engine_busy)
       .def_readonly("exposed_by_group_ps", &Projection::exposed_by_group_ps)

@@ -13,5 +13,6 @@ PYBIND11_MODULE(_core, module) {
   trnsim::bind::bind_fold(module);
   trnsim::bind::bind_simulate(module);
   trnsim::bind::bind_project(module);
+  trnsim::bind::bind_report(module);
   trnsim::bind::bind_collective(module);
 }
