@@ -24,6 +24,7 @@ from trnsim.cli import (
     doctor,
     info,
     project,
+    report,
     run,
     scale,
     validate,
@@ -41,6 +42,7 @@ app = typer.Typer(
 )
 run.add_to(app)
 project.add_to(app)
+report.add_to(app)
 compare.add_to(app)
 scale.add_to(app)
 collective.add_to(app)
