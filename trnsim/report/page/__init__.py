@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING, Any
 from trnsim.errors import ReportError
 from trnsim.files import write_whole
 from trnsim.report.page.charts import check_library
-from trnsim.report.page.parts import Chart, Html, Page, Table
+from trnsim.report.page.parts import Chart, Html, Lines, Page, Table
 
 if TYPE_CHECKING:
     from trnsim.plan import Comparison, Scaling
@@ -144,7 +144,7 @@ def render_page(page: Page) -> str:
         undefined=jinja2.StrictUndefined,
         keep_trailing_newline=True,
     )
-    kinds = {"is_chart": Chart, "is_table": Table, "is_html": Html}
+    kinds = {"is_chart": Chart, "is_table": Table, "is_lines": Lines, "is_html": Html}
     for name, kind in kinds.items():
         environment.tests[name] = lambda value, kind=kind: isinstance(value, kind)
     return environment.get_template("page.html.jinja").render(

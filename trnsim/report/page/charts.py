@@ -52,7 +52,7 @@ def _style(salt: str) -> Iterator[None]:
         "axes.linewidth": 0.6,
         "axes.axisbelow": True,
         "legend.frameon": False,
-        "savefig.dpi": 144,
+        "savefig.dpi": 192,
     }
     with matplotlib.rc_context(settings):
         yield
@@ -200,7 +200,7 @@ def _stack(
         top = [b + v for b, v in zip(base, values, strict=True)]
         axes.fill_between(
             edges, [*base, base[-1]], [*top, top[-1]], step="post", facecolor=fills[name].colour,
-            hatch=fills[name].hatch, edgecolor=BLACK, linewidth=0.3,
+            hatch=fills[name].hatch, edgecolor=BLACK, linewidth=0.3, rasterized=True,
         )  # fmt: skip
         base = top
 
@@ -221,7 +221,13 @@ def over_time(
         panels[0].set_ylabel("ranks")
         for axes, (name, busy) in zip(panels[1:], engines.items(), strict=True):
             axes.fill_between(
-                edges, [*busy, busy[-1]], step="post", facecolor=BLUE, alpha=0.35, linewidth=0
+                edges,
+                [*busy, busy[-1]],
+                step="post",
+                facecolor=BLUE,
+                alpha=0.35,
+                linewidth=0,
+                rasterized=True,
             )
             axes.step(edges, [*busy, busy[-1]], where="post", color=BLUE, linewidth=0.8)
             axes.set_ylabel(name, rotation=0, ha="right", va="center")

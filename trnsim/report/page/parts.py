@@ -39,21 +39,27 @@ class Table:
 
 
 @dataclass(frozen=True)
+class Lines:
+    """A list."""
+
+    lines: Sequence[str]
+
+
+@dataclass(frozen=True)
 class Html:
     """Markup of our own making."""
 
     markup: str
-    folded: str = ""
 
 
-Block = str | Chart | Table | Html
+Block = str | Chart | Table | Lines | Html
 
 
 @dataclass(frozen=True)
 class Section:
     """Attributes:
     anchor: its id in the page.
-    blocks: paragraphs (text), charts and tables, in order.
+    blocks: paragraphs (text), charts, tables and lists, in order.
     """
 
     anchor: str

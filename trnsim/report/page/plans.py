@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 
 from trnsim.report import words
 from trnsim.report.page import charts
-from trnsim.report.page.parts import Absent, Block, Section, Table
+from trnsim.report.page.parts import Absent, Block, Lines, Section, Table
 from trnsim.report.plan import (
     comparison_lines,
     comparison_table,
@@ -52,7 +52,7 @@ def scaling_section(done: Scaling | None) -> Section | Absent:
                          charts.curve(points, done.basis), (3.0, 5.4))
         )  # fmt: skip
     blocks.append(_table("Sizes", scaling_table(done)))
-    return Section("scaling", title, [*blocks, *scaling_lines(done)])
+    return Section("scaling", title, [*blocks, Lines(scaling_lines(done))])
 
 
 def comparison_section(done: Comparison | None) -> Section | Absent:
@@ -77,4 +77,4 @@ def comparison_section(done: Comparison | None) -> Section | Absent:
                          0.9 + 0.4 * len(rows))
         )  # fmt: skip
     blocks.append(_table("Rows", comparison_table(done)))
-    return Section("comparison", title, [*blocks, *comparison_lines(done)])
+    return Section("comparison", title, [*blocks, Lines(comparison_lines(done))])

@@ -292,7 +292,8 @@ def _pod_blocks(pod: Any) -> list[Block]:
         "step; white is no link, or no load."),
         charts.chart(
             "pod", f"Load of the links that leave a chip, least to most by direction: {said}.",
-            charts.heat(rows, (pod.first_chip - 0.5, last + 0.5), "chip"),
+            charts.heat(rows, (pod.first_chip - 0.5, last + 0.5), "chip",
+                        [high for _, _, high in spread]),
             1.2 + 0.24 * len(rows),
         ),
         Table("Loads over the step by direction", ("direction", "least", "most"), spread, (1, 2)),
@@ -310,8 +311,7 @@ def memory_section(projection: Projection, pictures: Pictures) -> Section | Abse
         [(kind, words.size(size), words.percent(size / p.memory_peak_bytes))
          for kind, size in sorted(p.memory_by_kind.items(), key=lambda kind: -kind[1]) if size]
         + [("peak", words.size(p.memory_peak_bytes), "100.0 %"),
-           ("capacity", words.size(p.memory_capacity_bytes),
-            words.percent(p.memory_capacity_bytes / p.memory_peak_bytes))],
+           ("capacity of a rank", words.size(p.memory_capacity_bytes), "")],
         (1, 2),
     )  # fmt: skip
     role = [role.name for role in p.roles].index(p.memory_role)

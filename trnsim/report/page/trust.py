@@ -58,9 +58,9 @@ def sensitivity_section(
     blocks: list[Block] = [
         ("The step simulated again with all figures of one kind at the bounds that their confidence "
         "leaves (measured 5 %, published 10 %, inferred 25 %, guessed 50 %, given 0 %). The "
-        f"interval of the step time, {low} to {high} ({p.interval_basis}), is the root of the sum "
-        "of squares of these moves."),
-        _tornado("kinds", "kind of figures", moving[:SHOWN], step_s),
+        f"interval of the step time, {low} to {high}, is the root of the sum "
+        f"of squares of these moves. Its basis: {p.interval_basis}."),
+        _tornado("kinds", "kind of figures", _seen(moving, step_s), step_s),
         Table("By kind of figures", ("kind", *_ENDS),
               [(row[0], *_effect(step_s, *row[1:])) for row in moving], range(1, 5)),
     ]  # fmt: skip
@@ -75,6 +75,13 @@ def sensitivity_section(
         "What was guessed about software (the next section) is no figure, and is not in these moves."
     )
     return Section("sensitivity", title, blocks)
+
+
+def _seen(
+    rows: Sequence[tuple[str, float, float]], step_s: float
+) -> Sequence[tuple[str, float, float]]:
+    """The first of them, without those whose bars nobody would see."""
+    return [row for row in rows[:SHOWN] if _span(row, step_s) >= 1e-4 * step_s] or rows[:1]
 
 
 def _tornado(
@@ -107,7 +114,7 @@ def _figure_blocks(projection: Projection, effects: Sequence[_core.FigureEffect]
             "The same with one figure at a time, of the kinds that move the step by 0.5 % or more. "
             "A share is never moved above 1."
         ),
-        _tornado("figures", "single figures", rows[:SHOWN], step_s),
+        _tornado("figures", "single figures", _seen(rows, step_s), step_s),
         Table("By figure", ("figure", "value", "how sure", *_ENDS), table, range(3, 7)),
     ]
 
