@@ -36,7 +36,9 @@ def test_engines_are_busy_as_their_tasks_say(unfolded, picture):
         starts, ends = timeline.rank_starts_ps(rank), timeline.rank_ends_ps(rank)
         for queue, start, end in zip(program.tasks["queue"], starts, ends, strict=True):
             kind = program.queues[queue][0]
-            for i, (left, right) in enumerate(zip(edges(step_ps), edges(step_ps)[1:], strict=False)):
+            for i, (left, right) in enumerate(
+                zip(edges(step_ps), edges(step_ps)[1:], strict=False)
+            ):
                 busy[kind][i] += max(0, min(int(end), right) - max(int(start), left))
     widths = [b - a for a, b in zip(edges(step_ps), edges(step_ps)[1:], strict=False)]
     assert picture.engines
@@ -93,7 +95,9 @@ def test_links_carry_the_bytes_of_the_calls(unfolded, picture):
     carried = sum(tier.bytes for tier in picture.tiers)
     assert carried == pytest.approx(sum(by_link.values())) and carried > 0
     step_s = unfolded.step_time_s
-    loads = {link: size / (system.links[link].rate / 1024) / step_s for link, size in by_link.items()}
+    loads = {
+        link: size / (system.links[link].rate / 1024) / step_s for link, size in by_link.items()
+    }
     assert max(tier.percentiles[-1] for tier in picture.tiers) == pytest.approx(max(loads.values()))
     for tier in picture.tiers:
         assert tier.percentiles == sorted(tier.percentiles) and len(tier.percentiles) == 21
@@ -126,7 +130,7 @@ def test_memory_peaks_as_the_allocator_says(unfolded):
 def test_single_figures_are_the_step_with_that_figure_changed(unfolded):
     effects = _core.figure_effects(unfolded.run, None)
     assert effects
-    groups = dict((name, (f, s)) for name, f, s in unfolded.figures.inputs)
+    groups = {name: (f, s) for name, f, s in unfolded.figures.inputs}
     checked = 0
     for effect in effects:
         assert (effect.faster_ps, effect.slower_ps) != (unfolded.figures.step_ps,) * 2
