@@ -118,13 +118,14 @@ def breakdown_section(projection: Projection) -> Section | Absent:
             rows.append((label, words.duration(seconds), words.percent(ps / p.step_ps)))
             at += seconds
     whole = words.duration(projection.step_time_s)
-    bars.append(charts.Bar("step", 0.0, projection.step_time_s, whole, palette.Fill(palette.GREY)))
+    bars.append(charts.Bar("step", 0.0, projection.step_time_s, whole, palette.Fill("#FFFFFF")))
     rows.append(("step", whole, "100.0 %"))
     said = "; ".join(f"{name} {text} ({share})" for name, text, share in rows)
     blocks: list[Block] = [
         ("Mean over ranks. At each instant a rank counts for the first that holds: an engine is busy "
         "(compute); it waits for the host; for a message that is not sent yet, or it is done "
-        "(bubble); for a transfer (communication); for a member that something made late (stall)."),
+        "(bubble); for a transfer or for a later member of a collective (communication); for a "
+        "member that a slow chip, a fault or jitter made late (stall)."),
         charts.chart("waterfall", f"Waterfall of the step: {said}.", charts.waterfall(bars),
                      0.7 + 0.3 * len(bars)),
         Table("Where the step goes, mean over ranks", ("part", "time", "share"), rows, (1, 2)),
@@ -210,7 +211,8 @@ def roles_section(projection: Projection, pictures: Pictures) -> Section | Absen
     ]  # fmt: skip
     first = (
         f"Each row is the captured rank of a role. A cell is 1/{BINS} of the step and shows what "
-        "most of it is; what is shorter shows in the table only."
+        "most of it is; what is shorter shows in the table only. Communication is transfers and waits for later "
+        "members of a collective."
     )
     if len(shown) < len(roles):
         first += f" {len(shown)} of {len(roles)} roles are drawn."

@@ -25,8 +25,8 @@ SHOWN = 12  # bars of a tornado
 
 def _effect(step_s: float, faster_s: float, slower_s: float) -> tuple[str, ...]:
     return (
-        words.duration(faster_s), f"{100 * (faster_s / step_s - 1):+.2f} %",
-        words.duration(slower_s), f"{100 * (slower_s / step_s - 1):+.2f} %",
+        words.duration(faster_s), words.shift(faster_s / step_s - 1),
+        words.duration(slower_s), words.shift(slower_s / step_s - 1),
     )  # fmt: skip
 
 
@@ -90,7 +90,7 @@ def _tornado(
     most = rows[0]
     alt = (
         f"Change of the step by {what}. Most by {most[0]}: from "
-        f"{100 * (most[1] / step_s - 1):+.2f} % to {100 * (most[2] / step_s - 1):+.2f} %."
+        f"{words.shift(most[1] / step_s - 1)} to {words.shift(most[2] / step_s - 1)}."
     )
     return charts.chart(name, alt, charts.tornado(rows, step_s), 1.1 + 0.27 * len(rows))
 
@@ -106,8 +106,8 @@ def _figure_blocks(projection: Projection, effects: Sequence[_core.FigureEffect]
     table = []
     for row in rows:
         figure, effect = known[row[0]], of_key[row[0]]
-        off = f"{figure.confidence}, {effect.percent} %"
-        table.append((row[0], f"{figure.value} {figure.unit}", off,
+        off = f"{figure.confidence}, ±{effect.percent}\u00a0%"
+        table.append((row[0], words.figure(figure.value, figure.unit), off,
                       *_effect(step_s, *row[1:])))  # fmt: skip
     return [
         (
@@ -153,7 +153,7 @@ def sources_section(projection: Projection) -> Section:
         counts[figure.confidence] = counts.get(figure.confidence, 0) + 1
     said = ", ".join(f"{count} {confidence}" for confidence, count in sorted(counts.items()))
     rows = [
-        (f.key, f"{f.value} {f.unit}".removesuffix(" word").removesuffix(" list"), f.confidence,
+        (f.key, words.figure(f.value, f.unit), f.confidence,
          _core.input_group_of(f.key), f.source)
         for f in figures
     ]  # fmt: skip

@@ -27,7 +27,7 @@ def advice_section(projection: Projection) -> Section | Absent:
     if not p.advice:
         return Absent(title, "nothing was tried (advise=False)")
     rows = [
-        (advice.change, words.duration(advice.step_ps / 1e12), f"{-100 * advice.gain + 0:+.2f} %")
+        (advice.change, words.duration(advice.step_ps / 1e12), words.shift(-advice.gain))
         for advice in p.advice
     ]
     return Section("advice", title, [
