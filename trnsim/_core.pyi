@@ -831,7 +831,7 @@ class Projection:
     @property
     def inputs(self) -> list[tuple[str, int, int]]:
         """
-        (kind of figures, step_ps with all of them at their better bounds, at their worse).
+        (kind of figures, step_ps at their better bounds, at their worse).
         """
     @property
     def instance_chips(self) -> int:

@@ -44,22 +44,9 @@ def report(
         ),
     ] = False,
     machine: options.OtherMachine = None,
-    chips: Annotated[
-        int | None, typer.Option(metavar="N", help="Chips of the job (default: the run's own).")
-    ] = None,
-    ranks_per_chip: Annotated[
-        int | None,
-        typer.Option(
-            metavar="K",
-            help="Ranks that share a chip (default: the run's own; with --machine, the machine's).",
-        ),
-    ] = None,
-    step: Annotated[
-        int | None,
-        typer.Option(
-            metavar="K", min=0, help="Whole step to measure, from 0 (default: the run's own)."
-        ),
-    ] = None,
+    chips: options.ChipsOfRun = None,
+    ranks_per_chip: options.RanksPerChipOfRun = None,
+    step: options.StepOfRun = None,
     top: options.Top = 20,
     overrides: options.Overrides = None,
     stack: options.Stack = None,

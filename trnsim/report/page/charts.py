@@ -142,7 +142,7 @@ def _wrapped(name: str, columns: int = 16) -> str:
 def tornado(
     rows: Sequence[tuple[str, float, float]], whole: float
 ) -> Callable[[Figure, bool], None]:
-    """rows: (name, step at the better bound, at the worse), in seconds; whole: the step as it is."""
+    """rows: (name, step at the better bound, at the worse) in seconds; whole: the step as it is."""
 
     def draw(figure: Figure, narrow: bool) -> None:
         axes = figure.subplots()

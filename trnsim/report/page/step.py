@@ -122,8 +122,8 @@ def breakdown_section(projection: Projection) -> Section | Absent:
     rows.append(("step", whole, "100.0 %"))
     said = "; ".join(f"{name} {text} ({share})" for name, text, share in rows)
     blocks: list[Block] = [
-        ("Mean over ranks. At each instant a rank counts for the first that holds: an engine is busy "
-        "(compute); it waits for the host; for a message that is not sent yet, or it is done "
+        ("Mean over ranks. At each instant a rank counts for the first that holds: an engine is "
+        "busy (compute); it waits for the host; for a message that is not sent yet, or it is done "
         "(bubble); for a transfer or for a later member of a collective (communication); for a "
         "member that a slow chip, a fault or jitter made late (stall)."),
         charts.chart("waterfall", f"Waterfall of the step: {said}.", charts.waterfall(bars),
@@ -211,8 +211,8 @@ def roles_section(projection: Projection, pictures: Pictures) -> Section | Absen
     ]  # fmt: skip
     first = (
         f"Each row is the captured rank of a role. A cell is 1/{BINS} of the step and shows what "
-        "most of it is; what is shorter shows in the table only. Communication is transfers and waits for later "
-        "members of a collective."
+        "most of it is; what is shorter shows in the table only. Communication is transfers and "
+        "waits for later members of a collective."
     )
     if len(shown) < len(roles):
         first += f" {len(shown)} of {len(roles)} roles are drawn."
@@ -258,9 +258,9 @@ def links_section(projection: Projection, pictures: Pictures) -> Section | Absen
     header = ("tier", "links", "used", "rate of one", "carried by all", "mean load", "median link",
               "busiest link", "its busiest moment")  # fmt: skip
     blocks: list[Block] = [
-        ("The load of a link is the bytes that it carries, as a share of what it could carry in that "
-        "time. Each row is the mean over all links of a tier: an axis of the torus, the way to a "
-        "switch, or a level of the fabric. The figure beside a row is its mean over the step."),
+        ("The load of a link is the bytes that it carries, as a share of what it could carry in "
+        "that time. Each row is the mean over all links of a tier: an axis of the torus, the way "
+        "to a switch, or a level of the fabric. The figure at a row is its mean over the step."),
         charts.chart(
             "links", f"Mean load of links over the step: {means}.",
             charts.heat({name: tier.mean_over_time for name, tier in named.items()},
@@ -290,8 +290,8 @@ def _pod_blocks(pod: Any) -> list[Block]:
     where = f"chips {pod.first_chip} to {last}" if last > pod.first_chip else "one chip"
     said = "; ".join(f"{name} {low} to {high}" for name, low, high in spread)
     return [
-        (f"The links that leave each chip of the pod with the busiest link ({where}), mean over the "
-        "step; white is no link, or no load."),
+        (f"The links that leave each chip of the pod with the busiest link ({where}), mean over "
+        "the step; white is no link, or no load."),
         charts.chart(
             "pod", f"Load of the links that leave a chip, least to most by direction: {said}.",
             charts.heat(rows, (pod.first_chip - 0.5, last + 0.5), "chip",

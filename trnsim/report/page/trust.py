@@ -56,9 +56,9 @@ def sensitivity_section(
         return Absent(title, "no figure of the machine moves the step")
     low, high = (words.duration(end) for end in projection.step_time_interval_s)
     blocks: list[Block] = [
-        ("The step simulated again with all figures of one kind at the bounds that their confidence "
-        "leaves (measured 5 %, published 10 %, inferred 25 %, guessed 50 %, given 0 %). The "
-        f"interval of the step time, {low} to {high}, is the root of the sum "
+        ("The step simulated again with all figures of one kind at the bounds that their "
+        "confidence leaves (measured 5 %, published 10 %, inferred 25 %, guessed 50 %, given 0 %). "
+        f"The interval of the step time, {low} to {high}, is the root of the sum "
         f"of squares of these moves. Its basis: {p.interval_basis}."),
         _tornado("kinds", "kind of figures", _seen(moving, step_s), step_s),
         Table("By kind of figures", ("kind", *_ENDS),
@@ -72,7 +72,7 @@ def sensitivity_section(
     else:
         blocks += _figure_blocks(projection, effects)
     blocks.append(
-        "What was guessed about software (the next section) is no figure, and is not in these moves."
+        "What was guessed of software (the next section) is no figure, and not in these moves."
     )
     return Section("sensitivity", title, blocks)
 

@@ -65,8 +65,8 @@ def ops_section(projection: Projection) -> Section | Absent:
     ]  # fmt: skip
     blocks: list[Block] = [
         (
-            "Exclusive time on the critical rank, the lowest that ends last. Bound: what the op keeps "
-            "busy longest. Roof: its time at peak FLOP/s and HBM bandwidth, as a share of its own."
+            "Exclusive time on the critical rank, the lowest that ends last. Bound: what the op "
+            "keeps busy longest. Roof: its time at peak FLOP/s and HBM bandwidth, as a share of it."
         ),
         Table("Ops by exclusive time", header, rows, (3, 4, 5, 6, 7, 9)),
     ]
@@ -91,7 +91,8 @@ def classes_section(projection: Projection, pictures: Pictures) -> Section | Abs
         mine = [rule for rule in rules if rule.rule_class == name]
         time_ps = sum(rule.time_ps for rule in mine)
         rows.append((text, f"{sum(rule.op_count for rule in mine):,}",
-                     words.duration(time_ps / 1e12), words.percent(time_ps / total_ps)))  # fmt: skip
+                     words.duration(time_ps / 1e12),
+                     words.percent(time_ps / total_ps)))  # fmt: skip
     detail = [
         (rule.rule, _CLASSES[rule.rule_class][0], f"{rule.op_count:,}",
          words.duration(rule.time_ps / 1e12), words.percent(rule.time_ps / total_ps))
