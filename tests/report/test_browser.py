@@ -50,9 +50,11 @@ def look(page, width, folder):
     """What a browser sees of the page in a window of so many pixels."""
     path = folder / f"frame{width}.html"
     path.write_text(FRAME.format(width=width, page=html.escape(page)), encoding="utf-8")
-    command = [BROWSER, "--headless", "--no-sandbox", "--disable-gpu",
-               "--virtual-time-budget=20000", f"--user-data-dir={folder / 'profile'}", "--window-size=1200,2000", "--dump-dom",
-               path.as_uri()]  # fmt: skip
+    command = [
+        BROWSER, "--headless", "--no-sandbox", "--disable-gpu", "--virtual-time-budget=20000",
+        f"--user-data-dir={folder / 'profile'}", "--window-size=1200,2000", "--dump-dom",
+        path.as_uri(),
+    ]  # fmt: skip
     done = subprocess.run(command, capture_output=True, text=True, timeout=300, check=True)
     seen = re.search(r'<pre id="seen">(.*?)</pre>', done.stdout, re.DOTALL)
     assert seen and seen[1], done.stderr[-2000:]
