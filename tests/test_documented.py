@@ -152,6 +152,20 @@ def test_a_dead_chip_is_replaced_or_the_job_shrinks(tmp_path):
     assert "stop, such as" in run(tmp_path, *ask)
 
 
+def test_a_run_is_reported_with_its_curve_and_comparison(runs):
+    pytest.importorskip("matplotlib", reason="the report needs matplotlib: trnsim[report]")
+    run_file, script = "out/train_gpt_ddp.trnsim", ROOT / "examples" / "train_gpt_ddp.py"
+    printed = run(runs, "compare", "--json", run_file, run_file)
+    (runs / "comparison.json").write_text(printed)
+    run(runs, "scale", script, "--machine", "trn2", "--chips", "1..2", "--check-ranks", 0, "--out",
+        "curve", "--", *SMALL_GPT)  # fmt: skip
+    said = run(runs, "report", run_file, "--out", "report.html", "--scaling", "curve/scaling.json",
+               "--comparison", "comparison.json", "--no-figures")  # fmt: skip
+    assert said.startswith("report.html: ")
+    text = (runs / "report.html").read_text()
+    assert 'id="scaling"' in text and 'id="comparison"' in text
+
+
 def test_a_collective_is_simulated_alone(tmp_path):
     printed = run(tmp_path, "collective", "all_reduce", "--machine", "trn2-ultra", "--ranks", 64,
                   "-b", "1M", "-e", "1G", "-f", 4)  # fmt: skip

@@ -7,7 +7,7 @@ import numpy
 import numpy.typing
 import typing
 import typing_extensions
-__all__: list[str] = ['Advice', 'AtPercentile', 'Backend', 'Breakdown', 'CallSpan', 'CheckpointChoice', 'Cohorts', 'CollectiveRun', 'Communicator', 'Disturbances', 'Disturbed', 'Draw', 'Engine', 'Fallback', 'Figure', 'GoodputEstimate', 'Link', 'LinkInfo', 'LinkUse', 'Machine', 'MemoryPeak', 'ModuleShare', 'MovedInput', 'OpShare', 'Outcome', 'Placement', 'Program', 'Progress', 'ProjectProgress', 'Projection', 'Rank', 'RoleFigures', 'Run', 'Step', 'System', 'TimeShares', 'Timeline', 'Topology', 'Variable', 'Workload', 'bus_factor', 'check_scenario', 'collective_name', 'compose', 'cost_rules', 'disturb_step', 'estimate_goodput', 'estimate_trace_bytes', 'find_violation', 'fold_system', 'input_group_of', 'input_groups', 'lower_step', 'make_cohorts', 'make_job_system', 'make_machine', 'make_placement', 'make_system', 'make_topology', 'moved', 'normal_factor', 'parse_disturbance', 'pattern_of_ranks', 'project_step', 'ranks_of_pattern', 'run_collective', 'simulate_seeds', 'simulate_shard', 'simulate_step', 'solve_max_min', 'with_jitter', 'workload_enum_names', 'write_trace']
+__all__: list[str] = ['Advice', 'AtPercentile', 'Backend', 'Breakdown', 'CallSpan', 'CheckpointChoice', 'Cohorts', 'CollectiveRun', 'Communicator', 'DOINGS', 'Disturbances', 'Disturbed', 'Draw', 'Engine', 'Fallback', 'Figure', 'FigureEffect', 'GoodputEstimate', 'Link', 'LinkInfo', 'LinkUse', 'Machine', 'MemoryPeak', 'MemoryPicture', 'ModuleShare', 'MovedInput', 'OpShare', 'Outcome', 'Placement', 'PodLinks', 'Program', 'Progress', 'ProjectProgress', 'Projection', 'Rank', 'RoleFigures', 'RoleRow', 'RuleRow', 'Run', 'Step', 'StepPicture', 'System', 'TierRow', 'TimeShares', 'Timeline', 'Topology', 'Variable', 'Workload', 'bus_factor', 'check_scenario', 'collective_name', 'compose', 'cost_rules', 'disturb_step', 'estimate_goodput', 'estimate_trace_bytes', 'figure_effects', 'find_violation', 'fold_system', 'input_group_of', 'input_groups', 'lower_step', 'make_cohorts', 'make_job_system', 'make_machine', 'make_placement', 'make_system', 'make_topology', 'moved', 'normal_factor', 'parse_disturbance', 'pattern_of_ranks', 'picture_memory', 'picture_step', 'project_step', 'ranks_of_pattern', 'run_collective', 'simulate_seeds', 'simulate_shard', 'simulate_step', 'solve_max_min', 'with_jitter', 'workload_enum_names', 'write_trace']
 class Figure:
     def __init__(self, key: str, value: str, unit: str, source: str, confidence: str) -> None:
         ...
@@ -837,6 +837,11 @@ class Projection:
     def idle_overrides(self) -> list[str]:
         ...
     @property
+    def inputs(self) -> list[tuple[str, int, int]]:
+        """
+        (kind of figures, step_ps at their better bounds, at their worse).
+        """
+    @property
     def instance_chips(self) -> int:
         ...
     @property
@@ -886,6 +891,9 @@ class Projection:
         ...
     @property
     def overrides(self) -> list[str]:
+        ...
+    @property
+    def own_error(self) -> float:
         ...
     @property
     def parameters(self) -> int:
@@ -1035,6 +1043,170 @@ class Disturbances:
     @property
     def step_ps(self) -> int:
         ...
+class RoleRow:
+    """
+    What the captured rank of a role does over the step.
+    """
+    @property
+    def doing(self) -> list[int]:
+        """
+        By bin, an index into DOINGS: what most of the bin is.
+        """
+    @property
+    def has_messages(self) -> bool:
+        ...
+    @property
+    def name(self) -> str:
+        ...
+    @property
+    def rank(self) -> int:
+        ...
+    @property
+    def rank_count(self) -> int:
+        ...
+    @property
+    def total_ps(self) -> typing.Annotated[list[int], "FixedSize(9)"]:
+        """
+        By DOINGS; sums to the step.
+        """
+class TierRow:
+    """
+    All links of a tier of the network.
+    """
+    @property
+    def bytes(self) -> float:
+        """
+        Of all of them over the step.
+        """
+    @property
+    def link_count(self) -> int:
+        ...
+    @property
+    def mean(self) -> float:
+        """
+        Load over the step, mean over all of them.
+        """
+    @property
+    def mean_over_time(self) -> list[float]:
+        ...
+    @property
+    def most_over_time(self) -> list[float]:
+        ...
+    @property
+    def percentiles(self) -> list[float]:
+        """
+        Of the links' loads over the step: 0, 5, ... 100 %.
+        """
+    @property
+    def rate_Bps(self) -> float:
+        ...
+    @property
+    def tier(self) -> str:
+        ...
+    @property
+    def used_count(self) -> int:
+        ...
+class PodLinks:
+    """
+    Loads over the step of the links that leave a chip.
+    """
+    @property
+    def chip_count(self) -> int:
+        ...
+    @property
+    def directions(self) -> list[str]:
+        ...
+    @property
+    def first_chip(self) -> int:
+        ...
+    @property
+    def loads(self) -> list[list[float]]:
+        """
+        [direction][chip]; -1: no such link.
+        """
+    @property
+    def pod(self) -> int:
+        ...
+class RuleRow:
+    """
+    Ops of a cost rule on the critical rank.
+    """
+    @property
+    def op_count(self) -> int:
+        ...
+    @property
+    def rule(self) -> str:
+        ...
+    @property
+    def rule_class(self) -> str:
+        ...
+    @property
+    def time_ps(self) -> int:
+        ...
+class StepPicture:
+    """
+    A step in equal bins of time.
+    """
+    @property
+    def doing(self) -> list[list[float]]:
+        """
+        [DOINGS][bin]: shares, mean over ranks.
+        """
+    @property
+    def engines(self) -> dict[str, list[float]]:
+        ...
+    @property
+    def pod(self) -> PodLinks | None:
+        ...
+    @property
+    def roles(self) -> list[RoleRow]:
+        ...
+    @property
+    def rules(self) -> list[RuleRow]:
+        ...
+    @property
+    def tiers(self) -> list[TierRow]:
+        ...
+class MemoryPicture:
+    """
+    Memory of a role's rank over the step.
+    """
+    @property
+    def by_kind(self) -> list[list[int]]:
+        """
+        [kind][bin]
+        """
+    @property
+    def kinds(self) -> list[str]:
+        ...
+    @property
+    def peak_by_kind(self) -> list[int]:
+        ...
+    @property
+    def peak_bytes(self) -> int:
+        ...
+    @property
+    def peak_ps(self) -> int:
+        ...
+class FigureEffect:
+    """
+    The step with one figure at its bounds.
+    """
+    @property
+    def faster_ps(self) -> int:
+        ...
+    @property
+    def input(self) -> str:
+        ...
+    @property
+    def key(self) -> str:
+        ...
+    @property
+    def percent(self) -> int:
+        ...
+    @property
+    def slower_ps(self) -> int:
+        ...
 class CollectiveRun:
     @property
     def algorithm(self) -> str:
@@ -1159,6 +1331,8 @@ def estimate_goodput(step_s: typing.Annotated[collections.abc.Sequence[typing.Su
     """
 def estimate_trace_bytes(run: Run, ranks: collections.abc.Sequence[typing.SupportsInt | typing.SupportsIndex]) -> int:
     ...
+def figure_effects(run: Run, progress: ProjectProgress) -> list[FigureEffect]:
+    ...
 def find_violation(capacities: collections.abc.Sequence[typing.SupportsInt | typing.SupportsIndex], flows: collections.abc.Sequence[collections.abc.Sequence[tuple[typing.SupportsInt | typing.SupportsIndex, typing.SupportsInt | typing.SupportsIndex]]], rates: collections.abc.Sequence[typing.SupportsInt | typing.SupportsIndex]) -> str:
     ...
 def fold_system(system: System) -> Cohorts:
@@ -1191,6 +1365,10 @@ def parse_disturbance(text: str) -> None:
     ...
 def pattern_of_ranks(ranks: collections.abc.Sequence[typing.SupportsInt | typing.SupportsIndex]) -> str:
     ...
+def picture_memory(run: Run, role: typing.SupportsInt | typing.SupportsIndex, bins: typing.SupportsInt | typing.SupportsIndex) -> MemoryPicture:
+    ...
+def picture_step(run: Run, bins: typing.SupportsInt | typing.SupportsIndex) -> StepPicture:
+    ...
 def project_step(workloads: collections.abc.Sequence[Workload], machine: Machine, placement: Placement, step: typing.SupportsInt | typing.SupportsIndex, tokens_per_step: typing.SupportsInt | typing.SupportsIndex, samples_per_step: typing.SupportsInt | typing.SupportsIndex, top: typing.SupportsInt | typing.SupportsIndex, advise: bool, interval: bool, fold: bool, step_mode: bool, slow_chips: collections.abc.Sequence[str], faults: collections.abc.Sequence[str], progress: ProjectProgress, all_gather: collections.abc.Callable[[numpy.typing.NDArray[numpy.int64]], collections.abc.Sequence[typing.SupportsInt | typing.SupportsIndex]], process: typing.SupportsInt | typing.SupportsIndex, processes: typing.SupportsInt | typing.SupportsIndex) -> Run:
     ...
 def ranks_of_pattern(pattern: str) -> list[int]:
@@ -1211,3 +1389,4 @@ def workload_enum_names() -> dict:
     ...
 def write_trace(run: Run, ranks: collections.abc.Sequence[typing.SupportsInt | typing.SupportsIndex], path: str) -> int:
     ...
+DOINGS: tuple = ('forward', 'recomputation', 'backward', 'optimizer', 'other work', 'communication', 'bubble', 'host', 'stall')

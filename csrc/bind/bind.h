@@ -13,6 +13,7 @@ void bind_fold(pybind11::module_& module);
 void bind_goodput(pybind11::module_& module);
 void bind_lower(pybind11::module_& module);
 void bind_machine(pybind11::module_& module);
+void bind_report(pybind11::module_& module);
 void bind_simulate(pybind11::module_& module);
 void bind_project(pybind11::module_& module);
 void bind_workload(pybind11::module_& module);

@@ -77,6 +77,15 @@ std::vector<std::array<std::string, 3>> guesses_of(const Projection& projection)
   return rows;
 }
 
+// (kind of figures, step_ps with all of them at their better bounds, at their worse).
+std::vector<std::tuple<std::string, int64_t, int64_t>> inputs_of(const Projection& projection) {
+  std::vector<std::tuple<std::string, int64_t, int64_t>> inputs;
+  for (const auto& at : projection.inputs) {
+    inputs.emplace_back(at.input, at.faster_ps, at.slower_ps);
+  }
+  return inputs;
+}
+
 void bind_projection(py::module_& module) {
   py::class_<project::RoleFigures>(module, "RoleFigures", "Ranks that run the same thing.")
       .def_readonly("name", &project::RoleFigures::name)
@@ -96,6 +105,9 @@ void bind_projection(py::module_& module) {
       .def_readonly("interval_low_ps", &Projection::interval_low_ps)
       .def_readonly("interval_high_ps", &Projection::interval_high_ps)
       .def_readonly("interval_basis", &Projection::interval_basis)
+      .def_property_readonly("inputs", inputs_of,
+                             "(kind of figures, step_ps at their better bounds, at their worse).")
+      .def_readonly("own_error", &Projection::own_error)
       .def_readonly("breakdown", &Projection::breakdown)
       .def_readonly("engine_busy", &Projection::engine_busy)
       .def_readonly("exposed_by_group_ps", &Projection::exposed_by_group_ps)

@@ -137,6 +137,29 @@ std::vector<InputGroup> input_groups(const machine::Machine& machine) {
   return groups;
 }
 
+std::vector<InputFigure> input_figures(const machine::Machine& machine) {
+  std::vector<InputFigure> result;
+  for (const machine::Figure& figure : machine.figures) {
+    const Input* input = input_of(figure.key);
+    const int64_t percent = bound_percent(figure.confidence);
+    if (!input || percent == 0) continue;
+    result.push_back({figure.key, input->group, percent, moved(figure, input->is_time, true),
+                      moved(figure, input->is_time, false)});
+  }
+  return result;
+}
+
+machine::Machine with_figures_moved(const machine::Machine& machine,
+                                    const std::vector<const InputFigure*>& moves, bool faster) {
+  std::vector<machine::Figure> figures = machine.figures;
+  for (machine::Figure& figure : figures) {
+    for (const InputFigure* move : moves) {
+      if (move->key == figure.key) figure.value = faster ? move->faster_value : move->slower_value;
+    }
+  }
+  return machine::make_machine(machine.name, machine.description, figures);
+}
+
 void combine_interval(int64_t step_ps, const std::vector<int64_t>& faster_ps,
                       const std::vector<int64_t>& slower_ps, double own_error, int64_t& low_ps,
                       int64_t& high_ps) {

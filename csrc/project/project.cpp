@@ -294,7 +294,11 @@ void add_variants(const Case& of, const machine::Machine& machine, const Project
   }
   const machine::Stack& stack = machine.stack;
   const Rational error = stack.error.is_zero() ? stack.error_of_other_machines : stack.error;
-  combine_interval(projection.step_ps, faster, slower, options.interval ? error.to_double() : 0,
+  for (size_t i = 0; i < groups.size(); ++i) {
+    projection.inputs.push_back({groups[i].name, faster[i], slower[i]});
+  }
+  projection.own_error = options.interval ? error.to_double() : 0;
+  combine_interval(projection.step_ps, faster, slower, projection.own_error,
                    projection.interval_low_ps, projection.interval_high_ps);
   if (options.interval && !stack.error.is_zero()) projection.interval_basis = "inputs+validated";
   for (size_t i = 0; i < changes.size(); ++i) {
@@ -317,7 +321,9 @@ Run project_step(const Workloads& workloads, const machine::Machine& machine,
   const Sweep sweep(*simulated.timeline);
 
   Run run{workloads,          machine, simulated.roles, of.placement, simulated.cohorts,
-          simulated.timeline, {}};
+          simulated.timeline, {},      options};
+  run.options.progress = nullptr;
+  run.options.exchange = nullptr;
   Projection& projection = run.projection;
   add_identity(of, machine, simulated, projection);
   add_guesses(of, machine, simulated, projection);

@@ -50,6 +50,12 @@ struct Advice {
   double gain = 0;       // 1 - step_ps / the step as it is
 };
 
+// What the interval is made of: the step with all figures of one kind at their bounds.
+struct InputEffect {
+  std::string input;  // "hbm", "links", ...
+  int64_t faster_ps = 0, slower_ps = 0;
+};
+
 // Ranks that run the same thing.
 struct RoleFigures {
   std::string name, ranks;  // ranks as RankPattern writes them
@@ -62,6 +68,8 @@ struct Projection {
   int64_t chips = 0, chips_used = 0, ranks = 0, ranks_per_chip = 1;
   int64_t step_ps = 0, interval_low_ps = 0, interval_high_ps = 0;
   std::string interval_basis = "inputs (unvalidated)";
+  std::vector<InputEffect> inputs;  // in the interval; none where nobody asked for it
+  double own_error = 0;             // in the interval, beside them: a logarithm; 0 = none
   Breakdown breakdown;
   std::map<std::string, double> engine_busy;           // fraction of the step, mean over ranks
   std::map<std::string, int64_t> exposed_by_group_ps;  // by group name
@@ -140,6 +148,7 @@ struct Run {  // everything a report needs
   fold::Cohorts cohorts;  // classes of the ranks of the job and of the links of its topology
   std::shared_ptr<const simulate::Timeline> timeline;  // of the cohorts
   Projection projection;
+  ProjectOptions options;  // but for progress and exchange
 };
 
 // lower -> fold -> simulate -> project, and again for each piece of advice and interval bound.

@@ -235,11 +235,14 @@ void add_cost(const machine::Machine& machine, Projection& projection) {
   }
 }
 
-void add_memory(const Case& of, const machine::Machine& machine, Projection& projection) {
-  // By StorageKind, as users name them.
+const char* memory_kind_name(size_t storage_kind) {
   static const std::array<const char*, workload::kStorageKindCount> kNames{
       "parameters",    "gradients", "optimizer", "activations",
       "communication", "buffers",   "inputs",    "temporary"};
+  return kNames[storage_kind];
+}
+
+void add_memory(const Case& of, const machine::Machine& machine, Projection& projection) {
   const int64_t ranks_per_chip = of.placement.ranks_per_chip;
   workload::MemoryPeak peak;
   for (const CaseRole& role : of.roles) {
@@ -253,8 +256,8 @@ void add_memory(const Case& of, const machine::Machine& machine, Projection& pro
     peak = mine;
   }
   projection.memory_peak_bytes = peak.allocated_bytes;
-  for (size_t kind = 0; kind < kNames.size(); ++kind) {
-    projection.memory_by_kind[kNames[kind]] = peak.by_kind[kind];
+  for (size_t kind = 0; kind < peak.by_kind.size(); ++kind) {
+    projection.memory_by_kind[memory_kind_name(kind)] = peak.by_kind[kind];
   }
   projection.memory_capacity_bytes = machine::rank_memory_bytes(machine, ranks_per_chip);
   projection.memory_reserved_bytes = machine.chip.hbm.reserved_bytes / ranks_per_chip;

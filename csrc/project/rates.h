@@ -38,6 +38,9 @@ void add_throughput(const Case& of, const StepTotals& given, Projection& project
 // cost = chips_used * price * step, energy = chips_used * power * step; null where unknown.
 void add_cost(const machine::Machine& machine, Projection& projection);
 
+// Of a workload::StorageKind, as users name it: "parameters", "activations".
+const char* memory_kind_name(size_t storage_kind);
+
 // Peak by the caching-allocator model of each role; of the one that takes most by kind, and whether
 // it fits a rank.
 void add_memory(const Case& of, const machine::Machine& machine, Projection& projection);

@@ -54,6 +54,16 @@ struct InputGroup {
   machine::Machine faster, slower;
 };
 std::vector<InputGroup> input_groups(const machine::Machine& machine);
+// One figure of such a kind, as far as it may be off.
+struct InputFigure {
+  std::string key, input;
+  int64_t percent = 0;                     // that it may be off
+  std::string faster_value, slower_value;  // in the figure's unit, as fractions
+};
+// In the order of the machine's figures; without those that are exact.
+std::vector<InputFigure> input_figures(const machine::Machine& machine);
+machine::Machine with_figures_moved(const machine::Machine& machine,
+                                    const std::vector<const InputFigure*>& figures, bool faster);
 // The kind that a figure's key belongs to; "" when it is not an input of time (sizes, counts,
 // price).
 std::string input_group_of(const std::string& key);

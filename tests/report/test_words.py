@@ -65,3 +65,17 @@ def test_small_shares_never_read_as_zero():
 def test_money_keeps_its_digits():
     assert words.money(0.00123) == "$0.00123"
     assert words.money(1234.5) == "$1,234.50"
+
+
+@pytest.mark.parametrize(
+    ("share", "text"),
+    [(0.0, "0 %"), (-0.081, "-8.10 %"), (0.31366, "+31.37 %"), (1e-6, "< 0.01 %"),
+     (-4e-5, "< 0.01 %"), (6e-5, "+0.01 %")],
+)  # fmt: skip
+def test_changes_keep_their_sign_and_never_read_as_zero(share, text):
+    assert words.shift(share) == text
+
+
+def test_a_figure_has_a_unit_only_where_there_is_one():
+    assert words.figure("2.9", "TB/s") == "2.9 TB/s"
+    assert words.figure("0.98", "1") == "0.98" and words.figure("ring", "word") == "ring"

@@ -26,6 +26,7 @@ from trnsim.cli import (
     goodput,
     info,
     project,
+    report,
     run,
     scale,
     search,
@@ -44,6 +45,7 @@ app = typer.Typer(
 )
 run.add_to(app)
 project.add_to(app)
+report.add_to(app)
 compare.add_to(app)
 scale.add_to(app)
 goodput.add_to(app)

@@ -56,6 +56,22 @@ Step = Annotated[
         "buckets anew in that, the third).",
     ),
 ]
+ChipsOfRun = Annotated[
+    int | None, typer.Option(metavar="N", help="Chips of the job (default: the run's own).")
+]
+RanksPerChipOfRun = Annotated[
+    int | None,
+    typer.Option(
+        metavar="K",
+        help="Ranks that share a chip (default: the run's own; with --machine, the machine's).",
+    ),
+]
+StepOfRun = Annotated[
+    int | None,
+    typer.Option(
+        metavar="K", min=0, help="Whole step to measure, from 0 (default: the run's own)."
+    ),
+]
 Top = Annotated[int, typer.Option(metavar="N", min=0, help="Ops and modules to list; 0: none.")]
 Overrides = Annotated[
     list[str] | None,

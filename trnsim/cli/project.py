@@ -4,8 +4,6 @@
 
 from __future__ import annotations
 
-from typing import Annotated
-
 import typer
 
 from trnsim.cli import options, output
@@ -23,22 +21,9 @@ def add_to(app: typer.Typer) -> None:
 def project(
     run: options.Run,
     machine: options.OtherMachine = None,
-    chips: Annotated[
-        int | None, typer.Option(metavar="N", help="Chips of the job (default: the run's own).")
-    ] = None,
-    ranks_per_chip: Annotated[
-        int | None,
-        typer.Option(
-            metavar="K",
-            help="Ranks that share a chip (default: the run's own; with --machine, the machine's).",
-        ),
-    ] = None,
-    step: Annotated[
-        int | None,
-        typer.Option(
-            metavar="K", min=0, help="Whole step to measure, from 0 (default: the run's own)."
-        ),
-    ] = None,
+    chips: options.ChipsOfRun = None,
+    ranks_per_chip: options.RanksPerChipOfRun = None,
+    step: options.StepOfRun = None,
     top: options.Top = 10,
     overrides: options.Overrides = None,
     stack: options.Stack = None,

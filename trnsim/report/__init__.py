@@ -1,6 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
 # SPDX-FileCopyrightText: The trnsim authors
-"""report: a Projection for people (terminal, notebook), for programs (JSON) and for Perfetto."""
+"""report: a Projection for people (terminal, notebook, HTML), for programs (JSON), for Perfetto."""
 
 from trnsim.report.json import to_json
 from trnsim.report.outputs import write_outputs

@@ -65,6 +65,7 @@ def to_json(projection: Projection) -> dict[str, Any]:
         "step_time_ps": p.step_ps,
         "step_time_interval_s": list(projection.step_time_interval_s),
         "interval_basis": p.interval_basis,
+        **_interval_parts(p),
         "breakdown_s": projection.breakdown_s,
         "breakdown_ps": projection.breakdown_ps,
         "engine_busy": dict(p.engine_busy),
@@ -112,6 +113,21 @@ def to_json(projection: Projection) -> dict[str, Any]:
         "version": trnsim.__version__,
     }
     return _finite(document)
+
+
+def _interval_parts(p: Any) -> dict[str, Any]:
+    """What the interval is made of."""
+    return {
+        "interval_inputs": [
+            {
+                "input": name,
+                "faster_step_time_s": faster / 1e12,
+                "slower_step_time_s": slower / 1e12,
+            }
+            for name, faster, slower in p.inputs
+        ],
+        "interval_own_error": p.own_error or None,
+    }
 
 
 def _faults(projection: Projection) -> dict[str, Any] | None:

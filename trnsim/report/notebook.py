@@ -8,18 +8,11 @@ from html import escape
 from typing import TYPE_CHECKING
 
 from trnsim.report import words
+from trnsim.report.palette import PARTS
 from trnsim.report.terminal import summary, title
 
 if TYPE_CHECKING:
     from trnsim.project import Projection
-
-_COLOURS = {
-    "compute": "#4c9a5b",
-    "exposed_communication": "#d9a441",
-    "bubble": "#a86bb0",
-    "host": "#4aa3b5",
-    "stall": "#c45850",
-}
 
 
 def to_html(projection: Projection) -> str:
@@ -33,9 +26,9 @@ def to_html(projection: Projection) -> str:
         text = f"{name.replace('_', ' ')} {words.percent(time_ps / step)}"
         cells.append(
             f'<div title="{escape(text)}" style="width:{100 * time_ps / step:.3f}%;'
-            f'background:{_COLOURS[name]}"></div>'
+            f'background:{PARTS[name].colour}"></div>'
         )
-        labels.append(f'<span style="color:{_COLOURS[name]}">&#9632;</span> {escape(text)}')
+        labels.append(f'<span style="color:{PARTS[name].colour}">&#9632;</span> {escape(text)}')
     rows = "".join(
         f'<tr><td style="text-align:left">{escape(name.strip())}</td>'
         f'<td style="text-align:left">{escape(text)}</td></tr>'

@@ -72,6 +72,18 @@ def percent(fraction: float) -> str:
     return f"{100 * fraction:.1f} %"
 
 
+def shift(share: float) -> str:
+    """A change as a signed share: -0.081 -> "-8.10 %"; what is not zero never reads as zero."""
+    if share == 0:
+        return "0 %"
+    return "< 0.01 %" if abs(share) < 5e-5 else f"{100 * share:+.2f} %"
+
+
+def figure(value: str, unit: str) -> str:
+    """A machine's figure: words, lists and plain numbers have no unit to be read."""
+    return value if unit in ("word", "list", "1") else f"{value} {unit}"
+
+
 def money(dollars: float) -> str:
     """0.00123 -> "$0.00123"."""
     return f"${dollars:,.2f}" if dollars >= 100 else f"${significant(dollars)}"

@@ -1,0 +1,78 @@
+# SPDX-License-Identifier: Apache-2.0
+# SPDX-FileCopyrightText: The trnsim authors
+"""The report in a headless browser: it draws every chart, and nothing is wider than a phone."""
+
+import html
+import json
+import re
+import shutil
+import subprocess
+
+import pytest
+
+NAMES = ("chromium-headless-shell", "chromium", "chromium-browser", "google-chrome", "chrome")
+BROWSER = next((found for name in NAMES if (found := shutil.which(name))), None)
+# A page around the report, as wide as asked for, that measures it: the report itself runs nothing.
+FRAME = """<!DOCTYPE html><body style="margin:0"><pre id="seen"></pre>
+<iframe id="report" style="width:{width}px;height:2000px;border:0" srcdoc="{page}"></iframe>
+<script>
+document.getElementById("report").onload = async (event) => {{
+  const page = event.target.contentDocument;
+  const images = [...page.images];
+  await Promise.all(images.map((image) => image.decode().catch(() => null)));
+  const boxes = [...page.querySelectorAll("h1, h2, p, img, .cards div, .scroll, li")];
+  document.getElementById("seen").textContent = JSON.stringify({{
+    width: page.documentElement.scrollWidth,
+    images: images.map((image) => [image.naturalWidth, image.clientWidth]),
+    narrow: images.filter((image) => image.currentSrc !== image.src).length,
+    wide_boxes: boxes.filter((box) => box.getBoundingClientRect().right > {width} + 1).length,
+    small_boxes: boxes.filter((box) => box.getBoundingClientRect().height < 1).length,
+    fetched: event.target.contentWindow.performance.getEntriesByType("resource")
+      .map((entry) => entry.name).filter((name) => !name.startsWith("data:")),
+  }});
+}};
+</script></body>
+"""
+
+if BROWSER is None:
+    pytest.skip(f"no browser here: none of {', '.join(NAMES)}", allow_module_level=True)
+pytest.importorskip("matplotlib", reason="the report needs matplotlib: trnsim[report]")
+
+
+@pytest.fixture(scope="module")
+def page(four_chips):
+    from trnsim.report.page import make_page, render_page
+
+    return render_page(make_page(four_chips, figures=False))
+
+
+def look(page, width, folder):
+    """What a browser sees of the page in a window of so many pixels."""
+    path = folder / f"frame{width}.html"
+    path.write_text(FRAME.format(width=width, page=html.escape(page)), encoding="utf-8")
+    command = [
+        BROWSER, "--headless", "--no-sandbox", "--disable-gpu", "--virtual-time-budget=20000",
+        f"--user-data-dir={folder / 'profile'}", "--window-size=1200,2000", "--dump-dom",
+        path.as_uri(),
+    ]  # fmt: skip
+    done = subprocess.run(command, capture_output=True, text=True, timeout=300, check=True)
+    seen = re.search(r'<pre id="seen">(.*?)</pre>', done.stdout, re.DOTALL)
+    assert seen and seen[1], done.stderr[-2000:]
+    return json.loads(html.unescape(seen[1]))
+
+
+@pytest.mark.parametrize(("width", "is_phone"), [(360, True), (1000, False)])
+def test_the_report_fits_the_window_and_draws_its_charts(page, tmp_path, width, is_phone):
+    seen = look(page, width, tmp_path)
+    assert seen["width"] <= width
+    assert seen["wide_boxes"] == 0 and seen["small_boxes"] == 0
+    assert len(seen["images"]) == page.count("<img ") > 5
+    assert all(natural > 0 and shown > 0.8 * min(width, 700) for natural, shown in seen["images"])
+    assert seen["narrow"] == (len(seen["images"]) if is_phone else 0)
+    assert seen["fetched"] == []
+
+
+def test_a_page_that_is_too_wide_is_seen(page, tmp_path):
+    wide = page.replace("<main>", '<main><p style="width:2000px">wide</p>')
+    seen = look(wide, 360, tmp_path)
+    assert seen["width"] > 360 and seen["wide_boxes"] == 1

@@ -1,0 +1,317 @@
+# SPDX-License-Identifier: Apache-2.0
+# SPDX-FileCopyrightText: The trnsim authors
+"""The report: one HTML file that fetches nothing and holds the figures of the JSON document."""
+
+import base64
+import json
+import re
+from html.parser import HTMLParser
+from xml.etree import ElementTree
+
+import pytest
+import small_workload
+
+import trnsim
+from trnsim import _core
+from trnsim.errors import PlanError, ReportError
+from trnsim.plan.documents import read_comparison, read_scaling
+from trnsim.report import to_json, words
+from trnsim.report.page import make_page, render_page, write_page
+from trnsim.report.palette import DOINGS, KINDS, PARTS
+
+pytest.importorskip("matplotlib", reason="the report needs matplotlib: trnsim[report]")
+
+VOID = {"meta", "img", "source", "br", "hr"}
+FETCHES = {"src", "srcset", "href", "data", "poster", "action", "background"}
+
+
+class Reader(HTMLParser):
+    """What the page is made of; `wrong` lists tags that do not close in order."""
+
+    def __init__(self, text):
+        super().__init__()
+        self.open, self.wrong, self.tags = [], [], []
+        self.ids, self.links, self.fetched, self.pieces, self.alts = [], [], [], [], []
+        self.feed(text)
+        self.close()
+        self.text = " ".join(" ".join(self.pieces).split())
+
+    def handle_starttag(self, tag, attrs):
+        self.tags.append(tag)
+        if tag not in VOID:
+            self.open.append(tag)
+        for name, value in attrs:
+            if name == "id":
+                self.ids.append(value)
+            if name == "alt":
+                self.alts.append(value)
+            if name in FETCHES:
+                (self.links if value.startswith("#") else self.fetched).append(value)
+
+    def handle_endtag(self, tag):
+        if not self.open or self.open.pop() != tag:
+            self.wrong.append(tag)
+
+    def handle_data(self, data):
+        if self.open and self.open[-1] != "style":
+            self.pieces.append(data)
+
+
+def point(chips, step_s, tokens_per_s, **more):
+    """Of a document of trnsim scale."""
+    return {
+        "chips": chips, "ranks": chips, "step_time_s": step_s,
+        "step_time_interval_s": [0.9 * step_s, 1.2 * step_s],
+        "interval_basis": "inputs (unvalidated)",
+        "breakdown_s": {"compute": step_s, "exposed_communication": 0.0, "bubble": 0.0,
+                        "host": 0.0, "stall": 0.0},
+        "exposed_by_group": {}, "bottleneck": "memory", "mfu": 0.25, "memory_peak_bytes": 1 << 30,
+        "memory_capacity_bytes": 2 << 30, "fits": True, "tokens_per_s": tokens_per_s,
+        "samples_per_s": None, "cost_usd_per_step": 1e-6, "energy_j_per_step": 5.0,
+        "workload_hash": "0" * 16, "timeline_hash": "0" * 16, "guesses": [], "efficiency": None,
+        "seconds_to_simulate": 1.5, "reused": False, "reason": None,
+    } | more  # fmt: skip
+
+
+SCALING = {
+    "machine": "rainier", "stack": None, "scaling": "weak", "total": None, "rounded": [],
+    "points": [point(4, 0.010, 400.0), point(8, 0.012, 640.0),
+               {"chips": 16, "step_time_s": None, "reason": "the script failed"}],
+}  # fmt: skip
+
+
+@pytest.fixture(scope="module")
+def scaling(tmp_path_factory):
+    path = tmp_path_factory.mktemp("scaling") / "scaling.json"
+    path.write_text(json.dumps(SCALING))
+    return path
+
+
+@pytest.fixture(scope="module")
+def comparison(four_chips, tmp_path_factory):
+    """Run files beside each other, as trnsim compare --json has them."""
+    folder = tmp_path_factory.mktemp("comparison")
+    run = four_chips.write(folder, "four") / "four.trnsim"
+    path = folder / "comparison.json"
+    path.write_text(json.dumps(trnsim.compare([run, run]).to_dict()))
+    return path
+
+
+@pytest.fixture(scope="module")
+def page(four_chips, scaling, comparison):
+    made = make_page(four_chips, scaling=scaling, comparison=comparison, command=["train.py", "-x"])
+    return render_page(made)
+
+
+@pytest.fixture(scope="module")
+def read(page):
+    return Reader(page)
+
+
+@pytest.fixture(scope="module")
+def stages():
+    """Two stages of a pipeline that send activations and gradients to each other."""
+    from trnsim.recipes import Layout, Model, capture
+
+    model = Model(layers=2, hidden=64, ffn=128, heads=2, vocab=256)
+    layout = Layout(pp=2, dp=2, micro_batch=1, global_batch=8, sequence=32)
+    return trnsim.project(capture(model, layout, "megatron"), "trn2", advise=False)
+
+
+def test_the_page_is_well_formed(read):
+    assert read.open == [] and read.wrong == []
+    assert len(set(read.ids)) == len(read.ids)
+    assert {link[1:] for link in read.links} <= set(read.ids)
+
+
+def test_nothing_is_fetched_and_no_script_runs(page, read):
+    assert "script" not in read.tags and "link" not in read.tags and "iframe" not in read.tags
+    assert read.fetched and all(part.startswith("data:image/svg+xml;base64,")
+                                for part in read.fetched)  # fmt: skip
+    outside = re.sub(r'"data:[^"]*"', "", page)
+    assert not re.search(r"https?://|url\(|@import|\son\w+=", outside.split("<body>")[0])
+    assert "default-src 'none'" in page
+
+
+def test_charts_are_svg_that_fetch_nothing_with_words_for_each(read):
+    for part in read.fetched:
+        svg = ElementTree.fromstring(base64.b64decode(part.split(",", 1)[1]))
+        for element in svg.iter():
+            for name, value in element.attrib.items():
+                if name.endswith("href"):
+                    assert value.startswith(("#", "data:image/png")), value
+    assert len(read.alts) == len(read.fetched) / 2  # a wide and a narrow one of each
+    assert all(re.search(r"\d", alt) for alt in read.alts)
+
+
+def test_the_figures_are_those_of_the_document(four_chips, read):
+    document = to_json(four_chips)
+    low, high = document["step_time_interval_s"]
+    tokens = words.count(document["tokens_per_s"])
+    expected = [
+        words.duration(document["step_time_s"]),
+        f"{words.duration(low)} to {words.duration(high)}", document["interval_basis"],
+        words.percent(document["mfu"]), f"{tokens} tokens/s",
+        words.size(document["memory_peak_bytes"]), words.size(document["memory_capacity_bytes"]),
+        words.money(1e6 * document["cost_usd_per_step"]),
+        words.count(document["energy_j_per_step"], "J"), document["bottleneck"],
+        document["timeline_hash"], document["workload_hash"], document["machine_hash"],
+        document["version"], "train.py -x",
+    ]  # fmt: skip
+    for part, seconds in document["breakdown_s"].items():
+        if seconds and part != "exposed_communication":
+            expected.append(f"{part} {words.duration(seconds)}")
+    for group, seconds in document["exposed_by_group"].items():
+        expected.append(f"communication on {group} {words.duration(seconds)}")
+    for kind, size in document["memory_by_kind"].items():
+        if size:
+            expected.append(f"{kind} {words.size(size)}")
+    for guess in document["guesses"]:
+        expected.append(guess["effect"])
+    for advice in document["advice"]:
+        expected.append(f"{advice['change']} {words.duration(advice['step_time_s'])}")
+    for each in document["interval_inputs"]:
+        ends = each["faster_step_time_s"], each["slower_step_time_s"]
+        if any(abs(end / document["step_time_s"] - 1) > 1e-3 for end in ends):
+            expected.append(f"{each['input']} {words.duration(ends[0])}")
+    missing = [text for text in expected if " ".join(text.split()) not in read.text]
+    assert not missing
+
+
+def test_every_figure_of_the_machine_stands_there_with_its_source(four_chips, read):
+    for figure in four_chips.machine.figures:
+        assert figure.key in read.text and " ".join(figure.source.split()) in read.text
+    assert "What is not modelled" in read.text and "Around the step" in read.text
+
+
+def test_scaling_and_comparison_are_those_of_their_documents(read, four_chips):
+    assert "80.0 %" in read.text  # 640 / 8 against 400 / 4 tokens a second and chip
+    assert "9.00 ms to 12.0 ms" in read.text and "16 chips: no run: the script failed" in read.text
+    assert "Run files, against the first." in read.text
+
+
+def test_sections_without_data_are_absent_and_say_why(four_chips):
+    page = make_page(four_chips, figures=False)
+    absent = {part.title: part.reason for part in page.absent}
+    assert set(absent) == {"Pipeline", "Scaling", "Comparison"}
+    assert all(reason and "\n" not in reason for reason in absent.values())
+    shown = {section.anchor for section in page.sections}
+    assert not {"pipeline", "scaling", "comparison"} & shown
+    assert {"engines", "links", "memory", "sensitivity"} <= shown
+    read = Reader(render_page(page))
+    assert "Single figures were not moved" in read.text
+    for title, reason in absent.items():
+        assert f"{title} : {reason}" in read.text or f"{title}: {reason}" in read.text
+
+
+def test_one_rank_has_no_links_and_no_mfu_where_it_multiplies_nothing():
+    script = small_workload.Script()
+    a = script.storage(4096)
+    script.op("aten::relu(self: float32[1024]) -> (out0: float32[1024])", [a], [a], 0)
+    alone = trnsim.project(script.workload(), "trn2", advise=False, interval=False)
+    page = make_page(alone)
+    assert {"Links", "What would help", "What moves the answer", "Pipeline"} <= {
+        part.title for part in page.absent
+    }
+    values = {card.name: card.value for card in page.cards}
+    assert values["MFU"] == "unknown" and values["throughput"] == "unknown"
+    assert Reader(render_page(page)).wrong == []
+
+
+def test_names_of_the_script_are_no_markup():
+    script = small_workload.Script()
+    a = script.storage(4096)
+    script.op("aten::relu(self: float32[1024]) -> (out0: float32[1024])", [a], [a], 0,
+              "<img src=http://x>&")  # fmt: skip
+    quick = {"advise": False, "interval": False}
+    text = render_page(make_page(trnsim.project(script.workload(), "trn2", **quick)))
+    assert "&lt;img src=http://x&gt;&amp;" in text and "<img src=http" not in text
+
+
+def test_stages_of_a_pipeline_are_rows(stages):
+    page = make_page(stages, figures=False)
+    (section,) = [section for section in page.sections if section.anchor == "pipeline"]
+    assert section.title == "The pipeline, stage by stage"
+    read = Reader(render_page(page))
+    assert all(f"rank {role.rank}" in read.text for role in stages.workloads)
+
+
+def test_the_same_run_gives_the_same_bytes(four_chips, page, scaling, comparison):
+    again = make_page(four_chips, scaling=scaling, comparison=comparison,
+                      command=["train.py", "-x"])  # fmt: skip
+    assert render_page(again) == page
+
+
+def test_the_file_is_small(page):
+    assert len(page) < 1_500_000
+
+
+def test_a_page_that_cannot_be_written_leaves_nothing(four_chips, tmp_path):
+    with pytest.raises(ReportError, match="its folder is not there"):
+        four_chips.to_html(tmp_path / "missing" / "report.html")
+    with pytest.raises(ReportError, match="it is a folder"):
+        four_chips.to_html(tmp_path)
+    assert list(tmp_path.iterdir()) == []
+
+
+def test_without_matplotlib_one_line_says_what_to_install(four_chips, tmp_path, monkeypatch):
+    monkeypatch.setitem(__import__("sys").modules, "matplotlib.figure", None)
+    with pytest.raises(ReportError, match=r"pip install 'trnsim\[report\]'"):
+        four_chips.to_html(tmp_path / "report.html")
+    assert list(tmp_path.iterdir()) == []
+
+
+def test_from_python_a_path_comes_back(four_chips, tmp_path):
+    path = four_chips.to_html(tmp_path / "report.html", figures=False)
+    assert path == tmp_path / "report.html" and path.read_text().startswith("<!DOCTYPE html>")
+    assert path.read_bytes() == write_page(four_chips, path, figures=False).read_bytes()
+
+
+# --- documents -----------------------------------------------------------------------------------
+
+
+def test_a_curve_and_a_comparison_come_back_as_they_were(scaling, comparison):
+    curve = read_scaling(scaling)
+    assert [p.chips for p in curve.points] == [4, 8, 16] and len(curve.ran) == 2
+    assert curve.efficiency(curve.ran[1]) == pytest.approx(0.8)
+    assert read_comparison(comparison).to_dict() == json.loads(comparison.read_text())
+
+
+@pytest.mark.parametrize(
+    ("change", "why"),
+    [
+        (lambda d: d.pop("points"), "'points' is missing"),
+        (lambda d: d.update(points=3), "'points' is 3"),
+        (lambda d: d.update(points=[3]), r"'points\[0\]' is no JSON object"),
+        (lambda d: d["points"][0].update(chips="4"), r"'points\[0\].chips' is \"4\""),
+        (lambda d: d["points"][0].pop("mfu"), r"'points\[0\].mfu' is missing"),
+        (lambda d: d["points"][0].update(step_time_interval_s=[1]), "step_time_interval_s"),
+        (lambda d: d["points"][2].pop("reason"), r"'points\[2\].reason' is missing"),
+        (lambda d: d["points"][0].update(breakdown_s={}), "no breakdown"),
+    ],
+)
+def test_what_is_no_scaling_is_refused_with_the_place(tmp_path, change, why):
+    document = json.loads(json.dumps(SCALING))
+    change(document)
+    path = tmp_path / "wrong.json"
+    path.write_text(json.dumps(document))
+    with pytest.raises(PlanError, match=why):
+        read_scaling(path)
+
+
+def test_documents_of_other_verbs_are_refused(tmp_path, scaling, comparison):
+    with pytest.raises(PlanError, match="no document of trnsim scale"):
+        read_scaling(comparison)
+    with pytest.raises(PlanError, match="no document of trnsim compare"):
+        read_comparison(scaling)
+    (tmp_path / "text").write_text("no")
+    with pytest.raises(PlanError, match="it is no JSON"):
+        read_scaling(tmp_path / "text")
+    with pytest.raises(PlanError, match="cannot read"):
+        read_scaling(tmp_path / "missing")
+
+
+def test_every_word_of_the_core_has_a_colour(four_chips):
+    assert set(DOINGS) == set(_core.DOINGS)
+    assert set(KINDS) == set(four_chips.figures.memory_by_kind)
+    assert set(PARTS) == set(four_chips.breakdown_ps)
