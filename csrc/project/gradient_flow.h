@@ -4,7 +4,8 @@
 // Over how many ranks gradients are reduced, as the records show it: a reduction adds its group to
 // those of the storage, ops that only move, add or scale pass them on, all others begin anew, and
 // the sizes of the groups of what the optimizer then reads are multiplied. So a reduction of
-// activations, as tensor parallelism has it, ends in the next matrix multiplication.
+// activations, as tensor parallelism has it, ends in the next matrix multiplication. What the
+// optimizer's own calls reduce counts for the gradients that it has moved, added or scaled there.
 #pragma once
 
 #include <cstdint>

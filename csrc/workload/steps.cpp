@@ -283,6 +283,52 @@ std::vector<uint8_t> outside_step(const Workload& workload, const Step& step) {
   return outside;
 }
 
+namespace {
+
+// By record of the step: forward passes that no backward of it walks back, though it does walk back
+// another one before it: an agent that acts before it learns. Told by what the passes made with a
+// gradient and backward reads.
+std::vector<uint8_t> forwards_without_backward(const Workload& workload, const Step& step) {
+  struct Pass {
+    int64_t begin;
+    int32_t turn;  // passes between the same two backwards have the same
+    bool is_read;
+  };
+  std::vector<Pass> passes;
+  std::vector<uint8_t> turn_is_read(1, 0);
+  bool gradients = false;
+  for (int64_t i = step.begin; i < step.end; ++i) {
+    const Record& record = workload.records[size_t(i)];
+    if (is_marker(record, MarkerKind::forward_begin)) {
+      if (gradients) turn_is_read.push_back(0);
+      gradients = false;
+      passes.push_back({i, int32_t(turn_is_read.size()) - 1, false});
+    }
+    if (record.kind != RecordKind::op || record.phase != Phase::backward) continue;
+    gradients = true;
+    for (int32_t k = 0; k < input_count(workload, record); ++k) {
+      const int32_t storage = workload.uses[size_t(record.uses_begin + k)].storage;
+      if (storage < 0) continue;
+      const int64_t born = workload.storages[size_t(storage)].born;
+      if (born < step.begin || born >= i) continue;
+      if (!is_differentiable_forward(workload.records[size_t(born)])) continue;
+      const auto after =
+          std::upper_bound(passes.begin(), passes.end(), born,
+                           [](int64_t at, const Pass& pass) { return at < pass.begin; });
+      if (after == passes.begin()) continue;
+      std::prev(after)->is_read = true;
+      turn_is_read[size_t(std::prev(after)->turn)] = 1;
+    }
+  }
+  std::vector<uint8_t> without(size_t(step.end - step.begin), 0);
+  for (const Pass& pass : passes) {
+    without[size_t(pass.begin - step.begin)] = !pass.is_read && turn_is_read[size_t(pass.turn)];
+  }
+  return without;
+}
+
+}  // namespace
+
 Counted counted_in(const Workload& workload, const Step& step) {
   Counted counted;
   int64_t marked = -1;
@@ -298,8 +344,9 @@ Counted counted_in(const Workload& workload, const Step& step) {
     return is_pipeline && module != first;
   };
   const std::vector<uint8_t> outside = outside_step(workload, step);
+  const std::vector<uint8_t> acts = forwards_without_backward(workload, step);
   for (int64_t i = step.begin; i < step.end; ++i) {
-    if (outside[size_t(i - step.begin)]) continue;
+    if (outside[size_t(i - step.begin)] || acts[size_t(i - step.begin)]) continue;
     const Record& record = workload.records[size_t(i)];
     if (is_gradient_work(record) || (is_pipeline && is_marker(record, MarkerKind::forward_begin))) {
       needs_samples = needs_tokens = true;

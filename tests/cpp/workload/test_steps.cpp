@@ -113,6 +113,43 @@ TEST(Steps, EveryMicroBatchOfAPipelineCounts) {
   EXPECT_EQ(counted_in(b.workload, find_steps(b.workload)[0]).samples, 10);
 }
 
+// An agent calls its network for each action, then learns from a batch: backward reads what the
+// second call made with a gradient, and what was made without one (the target) of neither.
+TEST(Steps, SamplesAreThoseOfTheForwardThatBackwardWalksBack) {
+  Builder b;
+  const auto forward = [&](int64_t samples, bool no_grad) {
+    if (!no_grad) b.marker(MarkerKind::forward_begin, samples);
+    const int32_t made = b.storage(64);
+    Record& record = b.op("aten::relu(input#0: float32[4]) -> (output#0: float32[4])",
+                          Phase::forward, {{-1, 0}, {made, 1}});
+    record.sequence_nr = no_grad ? -1 : 1;
+    record.no_grad = no_grad;
+    return made;
+  };
+  const auto backward = [&](int32_t read) {
+    b.op("aten::relu(input#0: float32[4]) -> (output#0: float32[4])", Phase::backward,
+         {{read, 1}, {b.storage(64), 1}});
+  };
+  const auto optimize = [&] {
+    b.marker(MarkerKind::optimizer_begin, 1);
+    b.marker(MarkerKind::optimizer_end, 1);
+  };
+  forward(1, false);
+  const int32_t target = forward(128, true);
+  const int32_t output = forward(128, false);
+  backward(target);
+  backward(output);
+  optimize();
+  EXPECT_EQ(counted_in(b.workload, find_steps(b.workload)[0]).samples, 128);
+  // Of two parts of one model, both walked back, the first has the samples.
+  const int32_t first = forward(8, false);
+  const int32_t second = forward(64, false);
+  backward(second);
+  backward(first);
+  optimize();
+  EXPECT_EQ(counted_in(b.workload, find_steps(b.workload)[1]).samples, 8);
+}
+
 TEST(Steps, SamplesThatASubmoduleTellsAreThoseOfItsForward) {
   Builder b;
   b.marker(MarkerKind::forward_begin, -1);
