@@ -101,7 +101,9 @@ class Flow {
       if (storage < 0) continue;
       if (!is_list) {  // else its other elements may share the storage
         groups_[storage].clear();
-        carried_.erase(storage);
+        const workload::TensorSlot& slot = signature.outputs[size_t(i - inputs)];
+        const bool is_whole = slot.meta.byte_count() >= workload_.storages[size_t(storage)].bytes;
+        if (is_whole) carried_.erase(storage);  // not where rows are padded
       }
       join(groups_[storage], made[size_t(i - inputs)].groups);
       if (carries) join(carried_[storage], made[size_t(i - inputs)].gradients);
