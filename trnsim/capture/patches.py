@@ -19,6 +19,8 @@ import importlib
 from collections.abc import Callable, Iterator
 from typing import Any, NamedTuple
 
+import torch
+
 from trnsim.capture import (
     compile,
     control_flow,
@@ -304,6 +306,18 @@ OF_OTHER_RANKS = tuple(
 )
 
 
+# torch has it where it was built with TensorPipe.
+_RPC = tuple(
+    Patch(
+        "torch.distributed.rpc",
+        "init_rpc",
+        process_group.refused_rpc,
+        "it would wait for workers that do not run",
+    )
+    for _ in range(hasattr(torch._C, "_rpc_init"))
+)
+
+
 def during_capture(hooks: Hooks) -> tuple[Patch, ...]:
     """The replacements that tell ``hooks`` what happens, and keep a script in one process."""
     return (
@@ -344,6 +358,7 @@ def during_capture(hooks: Hooks) -> tuple[Patch, ...]:
             "no hook says that a checkpointed function runs again",
         ),
         *OF_OTHER_RANKS,
+        *_RPC,
         Patch("torch.multiprocessing", "spawn", launch.start_in_process, _LAUNCH),
         Patch("torch.multiprocessing.spawn", "spawn", launch.start_in_process, _LAUNCH),
         Patch("torch.multiprocessing", "start_processes", launch.start_in_process, _LAUNCH),
