@@ -333,15 +333,17 @@ Counted counted_in(const Workload& workload, const Step& step) {
   Counted counted;
   int64_t marked = -1;
   bool needs_samples = true, needs_tokens = true;  // of the forward that runs
-  // Of a pipeline: the first module and the first embedding, whose every call counts.
+  // Of the first module every forward counts: others are called with parts of the same samples, as
+  // the head of a model on chunks whose backward runs between. Of a pipeline also the first
+  // embedding, whose every call counts.
   const auto begin = workload.records.begin();
   const bool is_pipeline =
       std::any_of(begin + step.begin, begin + step.end,
                   [&](const Record& record) { return is_message(workload, record); });
   int32_t first_module = -1, first_embedding = -1;
-  const auto is_other = [&](int32_t& first, int32_t module) {
+  const auto is_other = [](int32_t& first, int32_t module) {
     if (first < 0) first = module;
-    return is_pipeline && module != first;
+    return module != first;
   };
   const std::vector<uint8_t> outside = outside_step(workload, step);
   const std::vector<uint8_t> acts = forwards_without_backward(workload, step);
@@ -359,7 +361,8 @@ Counted counted_in(const Workload& workload, const Step& step) {
     }
     if (!needs_tokens || record.phase == Phase::recomputation) continue;
     const TensorSlot* indices = embedded(workload, record);
-    if (!indices || is_other(first_embedding, record.module)) continue;
+    if (!indices) continue;
+    if (is_pipeline && is_other(first_embedding, record.module)) continue;
     needs_tokens = false;
     if (counted.tokens < 0) counted.token_module = record.module;
     counted.tokens = std::max<int64_t>(counted.tokens, 0) + indices->meta.element_count();

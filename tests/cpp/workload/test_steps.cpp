@@ -150,6 +150,25 @@ TEST(Steps, SamplesAreThoseOfTheForwardThatBackwardWalksBack) {
   EXPECT_EQ(counted_in(b.workload, find_steps(b.workload)[1]).samples, 8);
 }
 
+// The head of a model is called on chunks of what the model made, each with a backward of its own.
+TEST(Steps, ChunksOfALossAreNoSamplesOfTheirOwn) {
+  Builder b;
+  b.workload.modules = {"", "head"};
+  for (int micro = 0; micro < 2; ++micro) {
+    b.marker(MarkerKind::forward_begin, 256).module = 0;
+    b.op(kOp, Phase::forward);
+    for (int chunk = 0; chunk < 4; ++chunk) {
+      b.marker(MarkerKind::forward_begin, 64).module = 1;
+      b.op(kOp, Phase::forward);
+      b.op(kOp, Phase::backward);
+    }
+    b.op(kOp, Phase::backward);
+  }
+  b.marker(MarkerKind::optimizer_begin, 1);
+  b.marker(MarkerKind::optimizer_end, 1);
+  EXPECT_EQ(counted_in(b.workload, find_steps(b.workload)[0]).samples, 512);
+}
+
 TEST(Steps, SamplesThatASubmoduleTellsAreThoseOfItsForward) {
   Builder b;
   b.marker(MarkerKind::forward_begin, -1);
