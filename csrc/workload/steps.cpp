@@ -113,9 +113,10 @@ const TensorSlot* embedded(const Workload& workload, const Record& record) {
   return signature.op == "aten::embedding" ? signature.input("indices") : nullptr;
 }
 
-// What a script does under no_grad after its optimizer, in pieces that share no tensor made there:
-// a piece that changes a tensor which was there before (a moving average of the parameters,
-// clamping) belongs to the step, unless a module ran in it (evaluation).
+// What a script does under no_grad after its optimizer, in pieces that share no tensor made there.
+// A piece belongs to the step where the next step trains on what it made (a frozen encoder, a
+// teacher), and where it changes a tensor which was there before (a moving average of the
+// parameters, clamping), unless a module ran in it (evaluation).
 class Pieces {
  public:
   Pieces(const Workload& workload, int64_t begin) : workload_(workload), begin_(begin) {}
@@ -127,6 +128,7 @@ class Pieces {
     joined_.push_back(piece);
     is_evaluation_.push_back(record.phase == Phase::forward);
     is_update_.push_back(false);
+    is_used_.push_back(false);
     const bool calls = record.kind == RecordKind::call || record.kind == RecordKind::wait;
     if (calls) join(of_call_.try_emplace(record.payload, piece).first->second, piece);
     const int32_t inputs = record.signature < 0 ? 0 : input_count(workload_, record);
@@ -141,15 +143,41 @@ class Pieces {
     }
   }
 
-  std::vector<int64_t> updates() {
+  // What comes after, and is no piece: is it trained on what a piece made?
+  void follow(int64_t index) {
+    const Record& record = workload_.records[size_t(index)];
+    if (record.signature < 0 || of_storage_.empty()) return;
+    const int32_t inputs = input_count(workload_, record);
+    std::set<int32_t> read;
+    for (int32_t i = 0; i < inputs; ++i) {
+      const int32_t storage = workload_.uses[size_t(record.uses_begin + i)].storage;
+      const auto made = of_storage_.find(storage);
+      if (made != of_storage_.end()) read.insert(made->second);
+      const auto passed = passed_on_.find(storage);
+      if (passed != passed_on_.end()) read.insert(passed->second.begin(), passed->second.end());
+    }
+    if (read.empty()) return;
+    if (is_differentiable_forward(record) || record.phase == Phase::backward) {
+      for (const int32_t piece : read) is_used_[size_t(piece)] = true;
+      return;
+    }
+    for (int32_t i = inputs; i < record.uses_count; ++i) {
+      const int32_t storage = workload_.uses[size_t(record.uses_begin + i)].storage;
+      if (storage >= 0) passed_on_[storage].insert(read.begin(), read.end());
+    }
+  }
+
+  std::vector<int64_t> of_step() {
     for (int32_t piece = 0; piece < int32_t(records_.size()); ++piece) {
       is_evaluation_[size_t(root(piece))] |= is_evaluation_[size_t(piece)];
       is_update_[size_t(root(piece))] |= is_update_[size_t(piece)];
+      is_used_[size_t(root(piece))] |= is_used_[size_t(piece)];
     }
     std::vector<int64_t> found;
     for (int32_t piece = 0; piece < int32_t(records_.size()); ++piece) {
       const auto at = size_t(root(piece));
-      if (is_update_[at] && !is_evaluation_[at]) found.push_back(records_[size_t(piece)]);
+      if (is_used_[at] || (is_update_[at] && !is_evaluation_[at]))
+        found.push_back(records_[size_t(piece)]);
     }
     return found;
   }
@@ -166,8 +194,9 @@ class Pieces {
   const Workload& workload_;
   int64_t begin_;
   std::vector<int64_t> records_;
-  std::vector<int32_t> joined_;                     // by position in records_
-  std::vector<uint8_t> is_evaluation_, is_update_;  // the same
+  std::vector<int32_t> joined_;                               // by position in records_
+  std::vector<uint8_t> is_evaluation_, is_update_, is_used_;  // the same
+  std::map<int32_t, std::set<int32_t>> passed_on_;            // of storages made of theirs
   std::map<int32_t, int32_t> of_storage_, of_call_;
 };
 
@@ -244,9 +273,9 @@ std::vector<uint8_t> outside_step(const Workload& workload, const Step& step) {
   if (step.whole && step.begin > 0) after.emplace(workload, step.begin - 1);
   bool infers = false, began = false;
   const int64_t last_by_hand = last_update_by_hand(workload, step);
-  const auto take_updates = [&] {
+  const auto take_pieces = [&] {
     if (!after) return;
-    for (const int64_t i : after->updates()) outside[size_t(i - step.begin)] = 0;
+    for (const int64_t i : after->of_step()) outside[size_t(i - step.begin)] = 0;
     after.reset();
   };
   for (int64_t i = step.begin; i < step.end; ++i) {
@@ -261,7 +290,7 @@ std::vector<uint8_t> outside_step(const Workload& workload, const Step& step) {
     if (is_marker(record, MarkerKind::forward_begin)) state = training;
     if (is_marker(record, MarkerKind::optimizer_begin)) state = gradients;
     if (is_marker(record, MarkerKind::optimizer_end)) state = idle;
-    if (state != idle) take_updates();
+    if (state != idle) take_pieces();
     if (is_marker(record, MarkerKind::optimizer_end)) after.emplace(workload, i);
     if (i == last_by_hand) {
       state = idle;
@@ -273,13 +302,20 @@ std::vector<uint8_t> outside_step(const Workload& workload, const Step& step) {
       continue;
     }
     if (record.phase == Phase::backward && state == training) state = gradients;
-    if (!record.no_grad || is_gradient_work(record) || record.phase == Phase::recomputation)
+    if (!record.no_grad || is_gradient_work(record) || record.phase == Phase::recomputation) {
+      if (after) after->follow(i);
       continue;
+    }
     const bool in_forward = record.phase == Phase::forward && state == training;
     outside[size_t(i - step.begin)] = !in_forward && state != gradients;
     if (after && outside[size_t(i - step.begin)]) after->add(i);
   }
-  take_updates();
+  for (int64_t i = step.end; after && i < int64_t(workload.records.size()); ++i) {
+    const Record& record = workload.records[size_t(i)];
+    if (is_marker(record, MarkerKind::optimizer_begin)) break;
+    after->follow(i);
+  }
+  take_pieces();
   return outside;
 }
 

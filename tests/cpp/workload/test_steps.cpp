@@ -357,6 +357,40 @@ TEST(Steps, WhatChangesTensorsAfterTheOptimizerIsInside) {
             (std::vector<uint8_t>{1, 0, 0, 0, 0, 0, 0, 0, 1, 1, 1}));
 }
 
+// After the optimizer, under no_grad: an encoder that is not trained makes what the next step,
+// after adding noise, trains on; beside it an evaluation, whose loss is summed up with gradients
+// enabled.
+TEST(Steps, WhatTheNextStepTrainsOnIsInTheStep) {
+  const char* mul = "aten::mul.Tensor(self: float32[8], other: float32[8]) -> (out0: float32[8])";
+  Builder b;
+  const auto made = [&](Phase phase, int32_t from, int32_t no_grad, int64_t sequence) {
+    const int32_t out = b.storage(32);
+    Record& record = b.op(mul, phase, {{from, 1}, {from, 1}, {out, 1}});
+    record.no_grad = no_grad != 0;
+    record.sequence_nr = sequence;
+    return out;
+  };
+  const int32_t weight = b.storage(32), image = b.storage(32);
+  for (int step = 0; step < 2; ++step) {
+    b.marker(MarkerKind::forward_begin, 4);
+    const int32_t out = made(Phase::forward, weight, 0, 1);
+    made(Phase::backward, out, 0, 1);
+    b.marker(MarkerKind::optimizer_begin, 1);
+    b.marker(MarkerKind::optimizer_end, 1);
+    if (step == 1) break;
+    const int32_t latent = made(Phase::forward, image, 1, -1);  // 5: the encoder
+    const int32_t loss = made(Phase::forward, weight, 1, -1);   // 6: evaluation
+    made(Phase::other, loss, 0, -1);                            // 7: its mean
+    const int32_t noisy = made(Phase::other, latent, 0, -1);    // 8
+    b.marker(MarkerKind::forward_begin, 4);
+    made(Phase::forward, noisy, 0, 2);
+  }
+  const auto steps = find_steps(b.workload);
+  ASSERT_EQ(steps.size(), 2u);
+  ASSERT_EQ(steps[0].end, 9);
+  EXPECT_EQ(outside_step(b.workload, steps[0]), (std::vector<uint8_t>{0, 0, 0, 0, 0, 0, 1, 0, 0}));
+}
+
 TEST(Steps, AnUpdateAfterAMarkIsInTheStepThatFollows) {
   const char* lerp = "aten::lerp_.Scalar(self!: float32[8], end: float32[8], weight=0.1f) -> ()";
   Builder b;
