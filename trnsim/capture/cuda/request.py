@@ -4,9 +4,10 @@
 
 A script asks for CUDA where it names the device in a place that chooses one ("cuda" or "cuda:0" as
 a value, ``.cuda()``, ``torch.cuda.set_device``, "nccl"), in its own file or in the local modules
-that it imports (beside it, or installed from the project it belongs to), and nowhere knows another way to the device: ``torch.accelerator``, or our device
-by its name, there or among its arguments. A comparison (``device.type == "cuda"``) asks for
-nothing, and neither do seeds, statistics and the like of ``torch.cuda``.
+that it imports (beside it, or installed in place from the project that it belongs to), and nowhere
+knows another way to the device: ``torch.accelerator``, or our device by its name, there or among
+its arguments. A comparison (``device.type == "cuda"``) asks for nothing, and neither do seeds,
+statistics and the like of ``torch.cuda``.
 """
 
 from __future__ import annotations
