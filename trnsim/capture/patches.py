@@ -280,6 +280,16 @@ AFTER_IMPORT = (
     ),
     *(
         Patch(
+            f"{package}.plugins.precision.amp",
+            "MixedPrecision.__init__",
+            lightning.autocast_device,
+            "every device but the CPU is cuda to it, whose autocast does nothing without CUDA",
+            "lightning 2.6",
+        )
+        for package in lightning.PACKAGES
+    ),
+    *(
+        Patch(
             module,
             "is_torch_bf16_gpu_available",
             frameworks.bf16_is_there,
