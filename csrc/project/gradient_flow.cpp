@@ -101,9 +101,11 @@ class Flow {
       if (storage < 0) continue;
       if (!is_list) {  // else its other elements may share the storage
         groups_[storage].clear();
-        const workload::TensorSlot& slot = signature.outputs[size_t(i - inputs)];
-        const bool is_whole = slot.meta.byte_count() >= workload_.storages[size_t(storage)].bytes;
-        if (is_whole) carried_.erase(storage);  // not where rows are padded
+        const auto at = size_t(i - inputs);  // in-place ops may write more than they return
+        const bool is_part =
+            at < signature.outputs.size() &&
+            signature.outputs[at].meta.byte_count() < workload_.storages[size_t(storage)].bytes;
+        if (!is_part) carried_.erase(storage);  // not where rows are padded
       }
       join(groups_[storage], made[size_t(i - inputs)].groups);
       if (carries) join(carried_[storage], made[size_t(i - inputs)].gradients);
