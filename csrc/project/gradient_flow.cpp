@@ -8,7 +8,6 @@
 #include <string>
 #include <string_view>
 #include <unordered_map>
-#include <unordered_set>
 #include <vector>
 
 namespace trnsim::project {
@@ -54,6 +53,11 @@ bool shares_data(const workload::Group& group) {
   return std::find(std::begin(kNames), std::end(kNames), name) != std::end(kNames);
 }
 
+bool reduces(CallKind kind) {
+  return kind == CallKind::all_reduce || kind == CallKind::reduce_scatter ||
+         kind == CallKind::reduce;
+}
+
 // Groups over which a storage's values are reduced; rising. As a set, since a gradient that is
 // reduced again, as in each micro-batch, stands for no more ranks.
 using Groups = std::vector<int32_t>;
@@ -67,7 +71,8 @@ void join(Groups& groups, const Groups& others) {
 
 class Flow {
  public:
-  explicit Flow(const workload::Workload& workload) : workload_(workload) {
+  Flow(const workload::Workload& workload, bool optimizer_reduces)
+      : workload_(workload), optimizer_reduces_(optimizer_reduces) {
     for (size_t i = 0; i < workload.groups.size(); ++i) {
       size_t first = 0;
       while (!(workload.groups[first].ranks == workload.groups[i].ranks)) ++first;
@@ -83,35 +88,54 @@ class Flow {
       for (int32_t i = 0; i < inputs; ++i) note(storage_at(record, i));
     }
     const bool is_list = signature.op.find("::_foreach_") != std::string::npos;
-    std::vector<Groups> made;
+    const bool carries = optimizer_reduces_ && record.phase == workload::Phase::optimizer;
+    const Groups reduced = is_call ? reduced_by(record) : Groups{};
+    std::vector<Made> made;
     for (int32_t i = inputs; i < record.uses_count; ++i) {
-      Groups& groups = made.emplace_back();
+      Made& of_output = made.emplace_back();
       if (is_call || is_behind_autograd(record) || passes_on(signature.op)) {
         const int32_t element = is_list ? element_of(record, inputs, storage_at(record, i)) : -1;
         for (int32_t k = 0; k < inputs; ++k) {
           const workload::TensorSlot& slot = signature.inputs[size_t(k)];
           if (element >= 0 && slot.index >= 0 && slot.index != element) continue;
-          if (slot.meta.element_count() > 1) join(groups, of(storage_at(record, k)));
+          if (slot.meta.element_count() <= 1) continue;
+          join(of_output.groups, of(storage_at(record, k)));
+          if (carries) join(of_output.gradients, gradients_in(storage_at(record, k)));
         }
       }
-      if (is_call) join(groups, reduced_by(record));
+      join(of_output.groups, reduced);
+    }
+    for (int32_t k = 0; carries && !reduced.empty() && k < inputs; ++k) {
+      if (signature.inputs[size_t(k)].meta.element_count() <= 1) continue;
+      for (const int32_t gradient : gradients_in(storage_at(record, k))) {
+        join(noted_[gradient], reduced);
+      }
     }
     for (int32_t i = inputs; i < record.uses_count; ++i) {
       const int32_t storage = storage_at(record, i);
       if (storage < 0) continue;
-      Groups& groups = groups_[storage];
-      if (is_list) {
-        join(groups, made[size_t(i - inputs)]);  // its other elements may share the storage
-      } else {
-        groups = made[size_t(i - inputs)];
+      if (!is_list) {  // else its other elements may share the storage
+        groups_[storage].clear();
+        const auto at = size_t(i - inputs);  // in-place ops may write more than they return
+        const bool is_part =
+            at < signature.outputs.size() &&
+            signature.outputs[at].meta.byte_count() < workload_.storages[size_t(storage)].bytes;
+        if (!is_part) carried_.erase(storage);  // not where rows are padded
       }
+      join(groups_[storage], made[size_t(i - inputs)].groups);
+      if (carries) join(carried_[storage], made[size_t(i - inputs)].gradients);
     }
   }
 
   // Without an optimizer, gradients are what backward left.
   std::optional<int64_t> most() {
-    if (bytes_.empty()) {
+    if (noted_.empty()) {
       for (const auto& [storage, groups] : groups_) note(storage);
+    }
+    for (const auto& [storage, groups] : noted_) {
+      int64_t degree = 1;
+      for (const int32_t group : groups) degree *= workload_.groups[size_t(group)].ranks.size();
+      bytes_[degree] += workload_.storages[size_t(storage)].bytes;
     }
     leave_out_experts();
     int64_t total = 0;
@@ -162,29 +186,42 @@ class Flow {
     const workload::Call& call = workload_.calls[size_t(record.payload)];
     if (call.kind != CallKind::barrier) exchanges_ = true;
     if (call.kind == CallKind::all_to_all) sends_tokens_ = true;
-    const bool reduces = call.kind == CallKind::all_reduce ||
-                         call.kind == CallKind::reduce_scatter || call.kind == CallKind::reduce ||
-                         (call.kind == CallKind::all_gather && is_behind_autograd(record));
-    const bool counts = reduces && !shares_data(workload_.groups[size_t(call.group)]);
-    return counts ? Groups{first_alike_[size_t(call.group)]} : Groups{};
+    const bool counts =
+        reduces(call.kind) || (call.kind == CallKind::all_gather && is_behind_autograd(record));
+    if (!counts || shares_data(workload_.groups[size_t(call.group)])) return {};
+    return {first_alike_[size_t(call.group)]};
   }
 
-  // The optimizer reads it: a gradient counts once.
+  // The optimizer reads it: a gradient counts once, with what it has been reduced over.
   void note(int32_t storage) {
-    if (storage < 0 || !noted_.insert(storage).second) return;
-    const workload::Storage& read = workload_.storages[size_t(storage)];
-    if (read.kind != workload::StorageKind::gradient) return;
-    int64_t degree = 1;
-    for (const int32_t group : of(storage)) {
-      degree *= workload_.groups[size_t(group)].ranks.size();
-    }
-    bytes_[degree] += read.bytes;
+    if (is_gradient(storage)) noted_.try_emplace(storage, of(storage));
   }
+
+  bool is_gradient(int32_t storage) const {
+    return storage >= 0 &&
+           workload_.storages[size_t(storage)].kind == workload::StorageKind::gradient;
+  }
+
+  // The gradients that the optimizer has put into a storage, by rising number.
+  std::vector<int32_t> gradients_in(int32_t storage) const {
+    const auto found = carried_.find(storage);
+    std::vector<int32_t> gradients =
+        found == carried_.end() ? std::vector<int32_t>{} : found->second;
+    if (is_gradient(storage)) join(gradients, {storage});
+    return gradients;
+  }
+
+  struct Made {
+    Groups groups;
+    std::vector<int32_t> gradients;
+  };
 
   const workload::Workload& workload_;
   std::vector<int32_t> first_alike_;  // of each group, the first with the same ranks
+  bool optimizer_reduces_;  // its own calls reduce gradients: those that it reads are not yet
   std::unordered_map<int32_t, Groups> groups_;
-  std::unordered_set<int32_t> noted_;
+  std::unordered_map<int32_t, std::vector<int32_t>> carried_;
+  std::map<int32_t, Groups> noted_;   // gradients that the optimizer has read
   std::map<int64_t, int64_t> bytes_;  // of gradients, by degree
   bool exchanges_ = false;
   bool sends_tokens_ = false;
@@ -196,7 +233,13 @@ std::optional<int64_t> gradient_degree(const workload::Workload& workload,
                                        const workload::Step& step) {
   workload::Workload classified = workload;
   workload::classify_storages(classified);
-  Flow flow(classified);
+  const auto begin = classified.records.begin();
+  const bool optimizer_reduces =
+      std::any_of(begin + step.begin, begin + step.end, [&](const Record& record) {
+        return record.kind == RecordKind::call && record.phase == workload::Phase::optimizer &&
+               reduces(classified.calls[size_t(record.payload)].kind);
+      });
+  Flow flow(classified, optimizer_reduces);
   for (int64_t i = step.begin; i < step.end; ++i) {
     const Record& record = classified.records[size_t(i)];
     if (record.kind == RecordKind::op || record.kind == RecordKind::call) flow.pass(record);

@@ -7,7 +7,8 @@
 // activations, as tensor parallelism has it, ends in the next matrix multiplication. What hooks do
 // to gradients that autograd has finished with (DDP's, which compress them to factors, or gather
 // what they have picked) passes everything on, and a gather there counts as a reduction. Groups
-// that are called tp, sp, pp, mp, tensor, model or pipe never count.
+// that are called tp, sp, pp, mp, tensor, model or pipe never count. What the optimizer's own calls
+// reduce counts for the gradients that it has moved, added or scaled there.
 #pragma once
 
 #include <cstdint>

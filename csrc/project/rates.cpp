@@ -9,6 +9,7 @@
 
 #include "project/gradient_flow.h"
 #include "project/roles.h"
+#include "workload/messages.h"
 
 namespace trnsim::project {
 namespace {
@@ -173,6 +174,24 @@ const CaseRole& role_of_inputs(const Case& of, int64_t workload::Counted::* what
   return of.roles[0];
 }
 
+// Do ranks that embed tokens of their own send each other messages? They hold parts of the same
+// sequences then (a ring of attention written by hand), or copies of the model that talk: the
+// stages of a pipeline have one that embeds.
+bool sequences_may_be_shared(const Case& of) {
+  std::vector<const CaseRole*> embedding;
+  for (const CaseRole& role : of.roles) {
+    if (workload::counted_in(*role.workload, role.step).tokens >= 0) embedding.push_back(&role);
+  }
+  for (const CaseRole* role : embedding) {
+    for (const auto& [group, peer] : workload::peers_in_step(*role->workload, role->step)) {
+      for (const CaseRole* other : embedding) {
+        if (other->ranks.index_of(peer) >= 0) return true;
+      }
+    }
+  }
+  return false;
+}
+
 }  // namespace
 
 void add_throughput(const Case& of, const StepTotals& given, Projection& projection) {
@@ -182,6 +201,7 @@ void add_throughput(const Case& of, const StepTotals& given, Projection& project
   const auto degree = data_parallel_degree(sampled, replicas_of(of), guesses);
   const double step_s = seconds(projection.step_ps);
   const int64_t context = context_degree(*embedding.workload);
+  const bool is_shared = context == 1 && sequences_may_be_shared(of);
   const auto rate = [&](const std::string& what, int64_t of_rank, int64_t of_all,
                         int64_t shared) -> std::optional<double> {
     if (step_s > 0 && of_all >= 0) return double(of_all) / step_s;
@@ -191,6 +211,12 @@ void add_throughput(const Case& of, const StepTotals& given, Projection& project
     };
     if (step_s == 0) return unknown("the step takes no time");
     if (of_rank < 0) return unknown("the step shows no input to count them in");
+    if (is_shared) {
+      return unknown(
+          "ranks that send each other messages all embed tokens, of the same samples or "
+          "of others: --" +
+          what + "-per-step gives the " + what);
+    }
     if (!degree) {
       return unknown("no process group says over how many ranks data is spread; --" + what +
                      "-per-step gives the " + what);

@@ -32,7 +32,8 @@ struct StepTotals {  // of all ranks, where the user gives them; -1: counted
 };
 
 // tokens_per_s and samples_per_s over all ranks. Ranks of context parallelism have tokens of their
-// own, of the same samples.
+// own, of the same samples. Null, with the reason, where ranks that embed tokens send each other
+// messages, unless the group of context parallelism is called so.
 void add_throughput(const Case& of, const StepTotals& given, Projection& projection);
 
 // cost = chips_used * price * step, energy = chips_used * power * step; null where unknown.

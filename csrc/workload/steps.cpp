@@ -121,9 +121,10 @@ const TensorSlot* embedded(const Workload& workload, const Record& record) {
   return signature.op == "aten::embedding" ? signature.input("indices") : nullptr;
 }
 
-// What a script does under no_grad after its optimizer, in pieces that share no tensor made there:
-// a piece that changes a tensor which was there before (a moving average of the parameters,
-// clamping) belongs to the step, unless a module ran in it (evaluation).
+// What a script does under no_grad after its optimizer, in pieces that share no tensor made there.
+// A piece belongs to the step where the next step trains on what it made (a frozen encoder, a
+// teacher), and where it changes a tensor which was there before (a moving average of the
+// parameters, clamping), unless a module ran in it (evaluation).
 class Pieces {
  public:
   Pieces(const Workload& workload, int64_t begin) : workload_(workload), begin_(begin) {}
@@ -135,6 +136,7 @@ class Pieces {
     joined_.push_back(piece);
     is_evaluation_.push_back(record.phase == Phase::forward);
     is_update_.push_back(false);
+    is_used_.push_back(false);
     const bool calls = record.kind == RecordKind::call || record.kind == RecordKind::wait;
     if (calls) join(of_call_.try_emplace(record.payload, piece).first->second, piece);
     const int32_t inputs = record.signature < 0 ? 0 : input_count(workload_, record);
@@ -149,15 +151,41 @@ class Pieces {
     }
   }
 
-  std::vector<int64_t> updates() {
+  // What comes after, and is no piece: is it trained on what a piece made?
+  void follow(int64_t index) {
+    const Record& record = workload_.records[size_t(index)];
+    if (record.signature < 0 || of_storage_.empty()) return;
+    const int32_t inputs = input_count(workload_, record);
+    std::set<int32_t> read;
+    for (int32_t i = 0; i < inputs; ++i) {
+      const int32_t storage = workload_.uses[size_t(record.uses_begin + i)].storage;
+      const auto made = of_storage_.find(storage);
+      if (made != of_storage_.end()) read.insert(made->second);
+      const auto passed = passed_on_.find(storage);
+      if (passed != passed_on_.end()) read.insert(passed->second.begin(), passed->second.end());
+    }
+    if (read.empty()) return;
+    if (is_differentiable_forward(record) || record.phase == Phase::backward) {
+      for (const int32_t piece : read) is_used_[size_t(piece)] = true;
+      return;
+    }
+    for (int32_t i = inputs; i < record.uses_count; ++i) {
+      const int32_t storage = workload_.uses[size_t(record.uses_begin + i)].storage;
+      if (storage >= 0) passed_on_[storage].insert(read.begin(), read.end());
+    }
+  }
+
+  std::vector<int64_t> of_step() {
     for (int32_t piece = 0; piece < int32_t(records_.size()); ++piece) {
       is_evaluation_[size_t(root(piece))] |= is_evaluation_[size_t(piece)];
       is_update_[size_t(root(piece))] |= is_update_[size_t(piece)];
+      is_used_[size_t(root(piece))] |= is_used_[size_t(piece)];
     }
     std::vector<int64_t> found;
     for (int32_t piece = 0; piece < int32_t(records_.size()); ++piece) {
       const auto at = size_t(root(piece));
-      if (is_update_[at] && !is_evaluation_[at]) found.push_back(records_[size_t(piece)]);
+      if (is_used_[at] || (is_update_[at] && !is_evaluation_[at]))
+        found.push_back(records_[size_t(piece)]);
     }
     return found;
   }
@@ -174,8 +202,9 @@ class Pieces {
   const Workload& workload_;
   int64_t begin_;
   std::vector<int64_t> records_;
-  std::vector<int32_t> joined_;                     // by position in records_
-  std::vector<uint8_t> is_evaluation_, is_update_;  // the same
+  std::vector<int32_t> joined_;                               // by position in records_
+  std::vector<uint8_t> is_evaluation_, is_update_, is_used_;  // the same
+  std::map<int32_t, std::set<int32_t>> passed_on_;            // of storages made of theirs
   std::map<int32_t, int32_t> of_storage_, of_call_;
 };
 
@@ -253,9 +282,9 @@ std::vector<uint8_t> outside_step(const Workload& workload, const Step& step) {
   bool infers = false, began = false;
   const int64_t last_by_hand = last_update_by_hand(workload, step);
   const bool trains = step.whole && !is_inference(workload);
-  const auto take_updates = [&] {
+  const auto take_pieces = [&] {
     if (!after) return;
-    for (const int64_t i : after->updates()) outside[size_t(i - step.begin)] = 0;
+    for (const int64_t i : after->of_step()) outside[size_t(i - step.begin)] = 0;
     after.reset();
   };
   for (int64_t i = step.begin; i < step.end; ++i) {
@@ -270,7 +299,7 @@ std::vector<uint8_t> outside_step(const Workload& workload, const Step& step) {
     if (is_marker(record, MarkerKind::forward_begin)) state = training;
     if (is_marker(record, MarkerKind::optimizer_begin)) state = gradients;
     if (is_marker(record, MarkerKind::optimizer_end)) state = idle;
-    if (state != idle) take_updates();
+    if (state != idle) take_pieces();
     if (is_marker(record, MarkerKind::optimizer_end)) after.emplace(workload, i);
     if (i == last_by_hand) {
       state = idle;
@@ -282,33 +311,89 @@ std::vector<uint8_t> outside_step(const Workload& workload, const Step& step) {
       continue;
     }
     if (record.phase == Phase::backward && state == training) state = gradients;
-    if (!record.no_grad || is_gradient_work(record) || record.phase == Phase::recomputation)
+    if (!record.no_grad || is_gradient_work(record) || record.phase == Phase::recomputation) {
+      if (after) after->follow(i);
       continue;
+    }
     const bool in_forward = record.phase == Phase::forward && state == training;
     outside[size_t(i - step.begin)] = !in_forward && state != gradients;
     if (after && outside[size_t(i - step.begin)]) after->add(i);
   }
-  take_updates();
+  for (int64_t i = step.end; after && i < int64_t(workload.records.size()); ++i) {
+    const Record& record = workload.records[size_t(i)];
+    if (is_marker(record, MarkerKind::optimizer_begin)) break;
+    after->follow(i);
+  }
+  take_pieces();
   return outside;
 }
+
+namespace {
+
+// By record of the step: forward passes that no backward of it walks back, though it does walk back
+// another one before it: an agent that acts before it learns. Told by what the passes made with a
+// gradient and backward reads.
+std::vector<uint8_t> forwards_without_backward(const Workload& workload, const Step& step) {
+  struct Pass {
+    int64_t begin;
+    int32_t turn;  // passes between the same two backwards have the same
+    bool is_read;
+  };
+  std::vector<Pass> passes;
+  std::vector<uint8_t> turn_is_read(1, 0);
+  bool gradients = false;
+  for (int64_t i = step.begin; i < step.end; ++i) {
+    const Record& record = workload.records[size_t(i)];
+    if (is_marker(record, MarkerKind::forward_begin)) {
+      if (gradients) turn_is_read.push_back(0);
+      gradients = false;
+      passes.push_back({i, int32_t(turn_is_read.size()) - 1, false});
+    }
+    if (record.kind != RecordKind::op || record.phase != Phase::backward) continue;
+    gradients = true;
+    for (int32_t k = 0; k < input_count(workload, record); ++k) {
+      const int32_t storage = workload.uses[size_t(record.uses_begin + k)].storage;
+      if (storage < 0) continue;
+      const int64_t born = workload.storages[size_t(storage)].born;
+      if (born < step.begin || born >= i) continue;
+      if (!is_differentiable_forward(workload.records[size_t(born)])) continue;
+      const auto after =
+          std::upper_bound(passes.begin(), passes.end(), born,
+                           [](int64_t at, const Pass& pass) { return at < pass.begin; });
+      if (after == passes.begin()) continue;
+      std::prev(after)->is_read = true;
+      turn_is_read[size_t(std::prev(after)->turn)] = 1;
+    }
+  }
+  std::vector<uint8_t> without(size_t(step.end - step.begin), 0);
+  for (const Pass& pass : passes) {
+    without[size_t(pass.begin - step.begin)] = !pass.is_read && turn_is_read[size_t(pass.turn)];
+  }
+  return without;
+}
+
+}  // namespace
 
 Counted counted_in(const Workload& workload, const Step& step) {
   Counted counted;
   int64_t marked = -1;
   bool needs_samples = true, needs_tokens = true;  // of the forward that runs
-  // Of a pipeline: the first module and the first embedding, whose every call counts.
+  // Of the first module every forward counts: others are called with parts of the same samples, as
+  // the head of a model on chunks whose backward runs between. Of a pipeline also the first
+  // embedding, whose every call counts.
   const auto begin = workload.records.begin();
   const bool is_pipeline =
       std::any_of(begin + step.begin, begin + step.end,
                   [&](const Record& record) { return is_message(workload, record); });
   int32_t first_module = -1, first_embedding = -1;
-  const auto is_other = [&](int32_t& first, int32_t module) {
+  const auto is_other = [](int32_t& first, int32_t module) {
     if (first < 0) first = module;
-    return is_pipeline && module != first;
+    return module != first;
   };
   const std::vector<uint8_t> outside = outside_step(workload, step);
+  const std::vector<uint8_t> acts = forwards_without_backward(workload, step);
   for (int64_t i = step.begin; i < step.end; ++i) {
-    if (outside[size_t(i - step.begin)]) continue;
+    if (outside[size_t(i - step.begin)] || acts[size_t(i - step.begin)]) continue;
     const Record& record = workload.records[size_t(i)];
     if (is_gradient_work(record) || (is_pipeline && is_marker(record, MarkerKind::forward_begin))) {
       needs_samples = needs_tokens = true;
@@ -321,7 +406,8 @@ Counted counted_in(const Workload& workload, const Step& step) {
     }
     if (!needs_tokens || record.phase == Phase::recomputation) continue;
     const TensorSlot* indices = embedded(workload, record);
-    if (!indices || is_other(first_embedding, record.module)) continue;
+    if (!indices) continue;
+    if (is_pipeline && is_other(first_embedding, record.module)) continue;
     needs_tokens = false;
     if (counted.tokens < 0) counted.token_module = record.module;
     counted.tokens = std::max<int64_t>(counted.tokens, 0) + indices->meta.element_count();

@@ -281,6 +281,22 @@ def test_point_to_point_with_other_ranks_is_noted(script):
     assert any("point-to-point" in note for note in result.workload.notes)
 
 
+def test_remote_procedure_calls_are_refused(script, capsys):
+    path = script(
+        """
+        import torch.multiprocessing as mp
+        import torch.distributed.rpc as rpc
+        def work(rank):
+            rpc.init_rpc(f"worker{rank}", rank=rank, world_size=2)
+        step()
+        mp.spawn(work, nprocs=2)
+        """
+    )
+    result = run_script(path, world=World(0, 2, 2))
+    assert result.exit_code == 1
+    assert "torch.distributed.rpc is not simulated" in capsys.readouterr().err
+
+
 GPT_DDP = """
     import torch
     import torch.distributed as dist

@@ -261,3 +261,42 @@ def test_ranks_that_put_their_own_among_what_they_gathered_do_the_same(tmp_path)
     assert ran.returncode == 0, ran.stderr
     (role,) = json.loads(ran.stdout)["roles"]
     assert role["ranks"] == 8
+
+
+# Attention over a sequence whose halves are on two ranks: each embeds its own tokens, and the ranks
+# pass keys around. That the gradients are reduced over both says nothing of the samples.
+RING = """
+    import os
+    import torch, torch.distributed as dist
+    rank, device = int(os.environ["RANK"]), torch.device("trn", int(os.environ["LOCAL_RANK"]))
+    dist.init_process_group()
+    model = torch.nn.Sequential(torch.nn.Embedding(64, 32), torch.nn.Linear(32, 32)).to(device)
+    optimizer = torch.optim.SGD(model.parameters(), lr=0.1)
+    for step in range(2):
+        keys = model(torch.zeros(2, 16, dtype=torch.long, device=device))
+        others = torch.empty_like(keys)
+        for request in dist.batch_isend_irecv([
+            dist.P2POp(dist.isend, keys.detach(), 1 - rank),
+            dist.P2POp(dist.irecv, others, 1 - rank),
+        ]):
+            request.wait()
+        (keys @ others.mT).sum().backward()
+        for parameter in model.parameters():
+            dist.all_reduce(parameter.grad)
+        optimizer.step()
+"""
+
+
+def test_tokens_of_ranks_that_pass_messages_are_asked_for(tmp_path):
+    script = write(tmp_path, RING)
+    ran = trnsim("run", "--chips", 2, "--json", script, cwd=tmp_path)
+    document = json.loads(ran.stdout)
+    assert document["tokens_per_s"] is None and document["samples_per_s"] is None
+    said = {g["name"]: g["effect"] for g in document["guesses"]}
+    assert "--samples-per-step gives the samples" in said["samples_per_s"]
+    assert "all embed tokens" in said["tokens_per_s"]
+    given = ("--tokens-per-step", 64, "--samples-per-step", 2)
+    ran = trnsim("run", "--chips", 2, "--json", *given, script, cwd=tmp_path)
+    document = json.loads(ran.stdout)
+    assert document["tokens_per_s"] == pytest.approx(64 / document["step_time_s"])
+    assert document["samples_per_s"] == pytest.approx(2 / document["step_time_s"])

@@ -201,6 +201,19 @@ def test_bf16_on_64_chips_reduces_gradients(script):
     assert document["breakdown_s"]["exposed_communication"] > 0
 
 
+def test_mixed_precision_of_lightning_computes_in_bfloat16(tmp_path):
+    pytest.importorskip("lightning", reason=WHY)
+    text = textwrap.dedent(LIGHTNING).replace(
+        "        print(",
+        "        print('made', self.net(batch[0]).dtype, file=sys.stderr)\n        print(",
+    )
+    (tmp_path / "train.py").write_text(text)
+    _, said = run(tmp_path, "--machine", "trn2-ultra", "--chips", "64", "train.py", "bf16")
+    assert "made torch.bfloat16" in said and "Disabling autocast" not in said
+    _, said = run(tmp_path, "train.py")
+    assert "made torch.float32" in said
+
+
 def test_the_trainer_compiles_to_the_same_values(tmp_path):
     pytest.importorskip("accelerate", reason=WHY)
     pytest.importorskip("transformers", reason=WHY)

@@ -138,6 +138,28 @@ def test_several_devices_in_one_process_are_named(run: Callable) -> None:
     assert "tensors were on cuda:0 and cuda:1: one process with several devices" in ran.notes()
 
 
+def test_a_tensor_for_another_process_is_refused(run: Callable) -> None:
+    ran = run("""
+        import torch, torch.multiprocessing as mp
+        def work(model): pass
+        if __name__ == "__main__":
+            mp.set_start_method("spawn", force=True)
+            model = torch.nn.Linear(4, 4).to("cuda")
+            model.share_memory()
+            process = mp.Process(target=work, args=(model,))
+            process.start()
+    """)
+    assert ran.code == 1
+    assert "another process of torch.multiprocessing is not served in the CUDA mode" in ran.prints
+    assert "use DistributedDataParallel" in ran.prints
+
+
+def test_a_run_without_work_on_the_device_names_the_cuda_mode(run: Callable) -> None:
+    text = "import torch\ntorch.ones(3) + 1\n"
+    assert "or run with --cuda, where something that it imports" in run(text).errors
+    assert "--cuda" not in run(text, "--no-cuda").errors
+
+
 def test_ops_of_another_library_are_served(run: Callable) -> None:
     pytest.importorskip("torchvision")
     ran = run("""

@@ -4,6 +4,7 @@
 
 from __future__ import annotations
 
+import importlib
 from pathlib import Path
 
 import pytest
@@ -68,6 +69,29 @@ def test_local_modules_are_read_and_installed_ones_are_not(tmp_path: Path) -> No
     request = read(tmp_path, "from parts.place import where")
     assert request.line == "place.py:1: where = 'cuda'"
     assert read(tmp_path, "import torch.cuda.amp, numpy").line is None
+
+
+def test_packages_of_the_scripts_own_project_are_read_where_python_finds_them(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    package = tmp_path / "gptpack"
+    folder = tmp_path / "projects" / "adder"
+    for each in (package, folder):
+        each.mkdir(parents=True)
+    (package / "__init__.py").write_text("")
+    (package / "trainer.py").write_text("device = 'cuda'\n")
+    text = "from gptpack.trainer import device"
+    monkeypatch.syspath_prepend(str(tmp_path))  # as pip install -e has it
+    assert read(folder, text).line is None  # a folder that is no project
+    (tmp_path / "setup.py").write_text("")
+    assert read(folder, text).line == "trainer.py:1: device = 'cuda'"
+    # What is installed into an environment inside the project is a library.
+    packages = tmp_path / ".venv" / "site-packages"
+    packages.mkdir(parents=True)
+    package.rename(packages / "gptpack")
+    monkeypatch.syspath_prepend(str(packages))
+    importlib.invalidate_caches()
+    assert read(folder, text).line is None
 
 
 def test_a_module_is_found_without_being_run(

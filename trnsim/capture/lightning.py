@@ -100,3 +100,15 @@ def ddp_device_ids(original: Callable[[Any], Any]) -> Callable[[Any], Any]:
         return None if strategy.root_device.type == device_name() else original(strategy)
 
     return determine_ddp_device_ids
+
+
+def autocast_device(original: Callable[..., None]) -> Callable[..., None]:
+    """Replaces ``MixedPrecision.__init__``: what is not on the CPU is autocast as "cuda" there,
+    which torch disables with a warning where the device has another name."""
+
+    @functools.wraps(original)
+    def __init__(plugin: Any, precision: Any, device: str, *args: Any, **kwargs: Any) -> None:
+        is_ours = device == "cuda" and current_world() is not None
+        original(plugin, precision, device_name() if is_ours else device, *args, **kwargs)
+
+    return __init__

@@ -19,6 +19,8 @@ import importlib
 from collections.abc import Callable, Iterator
 from typing import Any, NamedTuple
 
+import torch
+
 from trnsim.capture import (
     compile,
     control_flow,
@@ -284,6 +286,16 @@ AFTER_IMPORT = (
     ),
     *(
         Patch(
+            f"{package}.plugins.precision.amp",
+            "MixedPrecision.__init__",
+            lightning.autocast_device,
+            "every device but the CPU is cuda to it, whose autocast does nothing without CUDA",
+            "lightning 2.6",
+        )
+        for package in lightning.PACKAGES
+    ),
+    *(
+        Patch(
             module,
             "is_torch_bf16_gpu_available",
             frameworks.bf16_is_there,
@@ -307,6 +319,18 @@ OF_OTHER_RANKS = tuple(
         ("scatter_object_list", groups.known_scatter),
         ("recv_object_list", process_group.refused_objects),
     )
+)
+
+
+# torch has it where it was built with TensorPipe.
+_RPC = tuple(
+    Patch(
+        "torch.distributed.rpc",
+        "init_rpc",
+        process_group.refused_rpc,
+        "it would wait for workers that do not run",
+    )
+    for _ in range(hasattr(torch._C, "_rpc_init"))
 )
 
 
@@ -350,6 +374,7 @@ def during_capture(hooks: Hooks) -> tuple[Patch, ...]:
             "no hook says that a checkpointed function runs again",
         ),
         *OF_OTHER_RANKS,
+        *_RPC,
         Patch("torch.multiprocessing", "spawn", launch.start_in_process, _LAUNCH),
         Patch("torch.multiprocessing.spawn", "spawn", launch.start_in_process, _LAUNCH),
         Patch("torch.multiprocessing", "start_processes", launch.start_in_process, _LAUNCH),

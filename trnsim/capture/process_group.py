@@ -232,3 +232,19 @@ def refused_objects(original: Callable[..., Any]) -> Callable[..., Any]:
         )
 
     return recv_object_list
+
+
+def refused_rpc(original: Callable[..., Any]) -> Callable[..., Any]:
+    """Replaces ``torch.distributed.rpc.init_rpc``: its workers call each other, and one runs."""
+
+    @functools.wraps(original)
+    def init_rpc(*args: Any, **kwargs: Any) -> Any:
+        if current_world() is None:
+            return original(*args, **kwargs)
+        raise CaptureError(
+            "torch.distributed.rpc is not simulated: its workers run what others send them, and "
+            "only one process of the script runs; use collectives, DistributedDataParallel or "
+            "torch.distributed.pipelining"
+        )
+
+    return init_rpc

@@ -113,7 +113,7 @@ def _capture(job: Job, request: Request, choice: DeviceChoice) -> Any:
     try:
         captured = capture_rank(request, job, notes=choice.notes())
     except CaptureError as error:
-        raise CaptureError(f"{error}{choice.advice()}") from None
+        raise CaptureError(f"{error}{choice.advice(error)}") from None
     _exit_where_it_failed(captured, choice)
     job.check_ranks(captured.workload.world_size)
     return captured

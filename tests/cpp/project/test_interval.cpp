@@ -141,6 +141,40 @@ TEST(DataParallelDegree, IsTheSizeOfTheGroupsOverWhichGradientsAreReduced) {
   EXPECT_EQ(degree_of(hooked), 1);
 }
 
+// The optimizer itself stacks its gradients and scatters their sums (ZeRO written by hand), as it
+// does in a script whose gradients nobody else reduces.
+TEST(DataParallelDegree, CountsWhatTheOptimizerItselfReduces) {
+  workload::Workload made = with_gradient({1}, "aten::stack");
+  for (workload::Record& record : made.records) {
+    if (record.kind == workload::RecordKind::call) record.phase = workload::Phase::optimizer;
+  }
+  EXPECT_EQ(degree_of(made), 4);
+  made = with_gradient({0}, "aten::stack");
+  std::swap(made.records[1], made.records[2]);  // stacked into storage 1, which is then reduced
+  made.records[1].phase = made.records[2].phase = workload::Phase::optimizer;
+  made.uses[size_t(made.records[2].uses_begin)].storage = 1;
+  made.uses[size_t(made.records[2].uses_begin) + 1].storage = 2;
+  made.uses[size_t(made.records[3].uses_begin)].storage = 2;
+  made.storages.push_back(made.storages[1]);
+  EXPECT_EQ(degree_of(made), 16);
+  // Its last rows are set to zero before: the others are still there.
+  workload::Workload padded = made;
+  padded.storages[1].bytes = 8192;
+  padded.records.insert(padded.records.begin() + 2, padded.records[1]);
+  workload::Record& zero = padded.records[2];
+  zero.signature = int32_t(padded.signatures.size());
+  padded.signatures.push_back(padded.signatures[size_t(padded.records[0].signature)]);
+  padded.signatures.back().op = "aten::zero_";
+  padded.signatures.back().outputs[0].meta.sizes = {1024};
+  zero.uses_count = 1;
+  zero.uses_begin = int64_t(padded.uses.size());
+  padded.uses.push_back({1, 2});
+  EXPECT_EQ(degree_of(padded), 16);
+  // What a matrix multiplication made of a gradient (an update) and is then reduced says nothing.
+  made.signatures[size_t(made.records[1].signature)].op = "aten::mm";
+  EXPECT_EQ(degree_of(made), 1);
+}
+
 TEST(ContextDegree, IsTheSizeOfTheGroupThatIsCalledSo) {
   EXPECT_EQ(context_degree(with_groups({{"", 16}, {"mesh_cp", 4}})), 4);
   EXPECT_EQ(context_degree(with_groups({{"", 16}, {"mesh_dp_shard_cp", 8}})), 1);

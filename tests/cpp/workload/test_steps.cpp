@@ -113,6 +113,62 @@ TEST(Steps, EveryMicroBatchOfAPipelineCounts) {
   EXPECT_EQ(counted_in(b.workload, find_steps(b.workload)[0]).samples, 10);
 }
 
+// An agent calls its network for each action, then learns from a batch: backward reads what the
+// second call made with a gradient, and what was made without one (the target) of neither.
+TEST(Steps, SamplesAreThoseOfTheForwardThatBackwardWalksBack) {
+  Builder b;
+  const auto forward = [&](int64_t samples, bool no_grad) {
+    if (!no_grad) b.marker(MarkerKind::forward_begin, samples);
+    const int32_t made = b.storage(64);
+    Record& record = b.op("aten::relu(input#0: float32[4]) -> (output#0: float32[4])",
+                          Phase::forward, {{-1, 0}, {made, 1}});
+    record.sequence_nr = no_grad ? -1 : 1;
+    record.no_grad = no_grad;
+    return made;
+  };
+  const auto backward = [&](int32_t read) {
+    b.op("aten::relu(input#0: float32[4]) -> (output#0: float32[4])", Phase::backward,
+         {{read, 1}, {b.storage(64), 1}});
+  };
+  const auto optimize = [&] {
+    b.marker(MarkerKind::optimizer_begin, 1);
+    b.marker(MarkerKind::optimizer_end, 1);
+  };
+  forward(1, false);
+  const int32_t target = forward(128, true);
+  const int32_t output = forward(128, false);
+  backward(target);
+  backward(output);
+  optimize();
+  EXPECT_EQ(counted_in(b.workload, find_steps(b.workload)[0]).samples, 128);
+  // Of two parts of one model, both walked back, the first has the samples.
+  const int32_t first = forward(8, false);
+  const int32_t second = forward(64, false);
+  backward(second);
+  backward(first);
+  optimize();
+  EXPECT_EQ(counted_in(b.workload, find_steps(b.workload)[1]).samples, 8);
+}
+
+// The head of a model is called on chunks of what the model made, each with a backward of its own.
+TEST(Steps, ChunksOfALossAreNoSamplesOfTheirOwn) {
+  Builder b;
+  b.workload.modules = {"", "head"};
+  for (int micro = 0; micro < 2; ++micro) {
+    b.marker(MarkerKind::forward_begin, 256).module = 0;
+    b.op(kOp, Phase::forward);
+    for (int chunk = 0; chunk < 4; ++chunk) {
+      b.marker(MarkerKind::forward_begin, 64).module = 1;
+      b.op(kOp, Phase::forward);
+      b.op(kOp, Phase::backward);
+    }
+    b.op(kOp, Phase::backward);
+  }
+  b.marker(MarkerKind::optimizer_begin, 1);
+  b.marker(MarkerKind::optimizer_end, 1);
+  EXPECT_EQ(counted_in(b.workload, find_steps(b.workload)[0]).samples, 512);
+}
+
 TEST(Steps, SamplesThatASubmoduleTellsAreThoseOfItsForward) {
   Builder b;
   b.marker(MarkerKind::forward_begin, -1);
@@ -299,6 +355,40 @@ TEST(Steps, WhatChangesTensorsAfterTheOptimizerIsInside) {
   ASSERT_EQ(steps.size(), 1u);
   EXPECT_EQ(outside_step(b.workload, steps[0]),
             (std::vector<uint8_t>{1, 0, 0, 0, 0, 0, 0, 0, 1, 1, 1}));
+}
+
+// After the optimizer, under no_grad: an encoder that is not trained makes what the next step,
+// after adding noise, trains on; beside it an evaluation, whose loss is summed up with gradients
+// enabled.
+TEST(Steps, WhatTheNextStepTrainsOnIsInTheStep) {
+  const char* mul = "aten::mul.Tensor(self: float32[8], other: float32[8]) -> (out0: float32[8])";
+  Builder b;
+  const auto made = [&](Phase phase, int32_t from, int32_t no_grad, int64_t sequence) {
+    const int32_t out = b.storage(32);
+    Record& record = b.op(mul, phase, {{from, 1}, {from, 1}, {out, 1}});
+    record.no_grad = no_grad != 0;
+    record.sequence_nr = sequence;
+    return out;
+  };
+  const int32_t weight = b.storage(32), image = b.storage(32);
+  for (int step = 0; step < 2; ++step) {
+    b.marker(MarkerKind::forward_begin, 4);
+    const int32_t out = made(Phase::forward, weight, 0, 1);
+    made(Phase::backward, out, 0, 1);
+    b.marker(MarkerKind::optimizer_begin, 1);
+    b.marker(MarkerKind::optimizer_end, 1);
+    if (step == 1) break;
+    const int32_t latent = made(Phase::forward, image, 1, -1);  // 5: the encoder
+    const int32_t loss = made(Phase::forward, weight, 1, -1);   // 6: evaluation
+    made(Phase::other, loss, 0, -1);                            // 7: its mean
+    const int32_t noisy = made(Phase::other, latent, 0, -1);    // 8
+    b.marker(MarkerKind::forward_begin, 4);
+    made(Phase::forward, noisy, 0, 2);
+  }
+  const auto steps = find_steps(b.workload);
+  ASSERT_EQ(steps.size(), 2u);
+  ASSERT_EQ(steps[0].end, 9);
+  EXPECT_EQ(outside_step(b.workload, steps[0]), (std::vector<uint8_t>{0, 0, 0, 0, 0, 0, 1, 0, 0}));
 }
 
 TEST(Steps, AnUpdateAfterAMarkIsInTheStepThatFollows) {

@@ -64,10 +64,14 @@ class DeviceChoice:
         )
         return [f"CUDA mode: the simulated device is called cuda ({why})"]
 
-    def advice(self) -> str:
+    def advice(self, error: CaptureError) -> str:
         """The end of an error's line, where the other mode may be the way out."""
-        if self.is_cuda or self.request.line is None:
+        if self.is_cuda or self.asked is False:
             return ""
+        if self.request.line is None:
+            is_idle = str(error).startswith("no op of ")
+            hint = "; or run with --cuda, where something that it imports looks for CUDA alone"
+            return hint if is_idle else ""
         return f"; or run with --cuda, since the script names CUDA ({self.request.line})"
 
     def explain(self, exception: BaseException | None) -> str | None:

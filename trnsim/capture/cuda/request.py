@@ -4,9 +4,10 @@
 
 A script asks for CUDA where it names the device in a place that chooses one ("cuda" or "cuda:0" as
 a value, ``.cuda()``, ``torch.cuda.set_device``, "nccl"), in its own file or in the local modules
-that it imports, and nowhere knows another way to the device: ``torch.accelerator``, or our device
-by its name, there or among its arguments. A comparison (``device.type == "cuda"``) asks for
-nothing, and neither do seeds, statistics and the like of ``torch.cuda``.
+that it imports (beside it, or installed in place from the project that it belongs to), and nowhere
+knows another way to the device: ``torch.accelerator``, or our device by its name, there or among
+its arguments. A comparison (``device.type == "cuda"``) asks for nothing, and neither do seeds,
+statistics and the like of ``torch.cuda``.
 """
 
 from __future__ import annotations
@@ -89,6 +90,7 @@ def _file_of_module(name: str) -> str | None:
 def _read_all(path: str, folder: str, device_name: str, request: Request) -> None:
     """The file at `path`, then local modules in the order in which they are imported."""
     folders = [folder, os.path.dirname(os.path.abspath(path))]
+    project = _project_of(folder)
     waiting, seen = [path], set()
     while waiting and len(seen) < MOST_FILES:
         file = os.path.realpath(waiting.pop(0))
@@ -103,7 +105,7 @@ def _read_all(path: str, folder: str, device_name: str, request: Request) -> Non
             continue  # Python itself says what is wrong with it
         _look(tree, file, source.splitlines(), device_name, request)
         for name in _imports(tree):
-            waiting += _local_files(name, folders)
+            waiting += _local_files(name, [*folders, *_folders_in_project(name, project)])
     request.files = len(seen)
 
 
@@ -127,6 +129,42 @@ def _local_files(name: str, folders: list[str]) -> list[str]:
             if name and os.path.isfile(file)
         ]  # fmt: skip
     return found
+
+
+# What stands at the root of a project.
+_ROOTS = ("pyproject.toml", "setup.py", "setup.cfg", ".git")
+
+
+def _project_of(folder: str) -> str | None:
+    """The nearest folder at or above `folder` that is the root of a project."""
+    at = os.path.realpath(folder)
+    while not any(os.path.exists(os.path.join(at, name)) for name in _ROOTS):
+        above = os.path.dirname(at)
+        if above == at:
+            return None
+        at = above
+    return at
+
+
+def _folders_in_project(name: str, project: str | None) -> list[str]:
+    """Where Python finds the package of a dotted name, if that is in the project's own tree: it is
+    installed in place (``pip install -e``) or on PYTHONPATH. Runs nothing of it."""
+    top = name.partition(".")[0]
+    if project is None or not top:
+        return []
+    try:
+        spec = importlib.util.find_spec(top)
+    except (ImportError, ValueError, AttributeError):
+        return []
+    if spec is None:
+        return []
+    places = [*(spec.submodule_search_locations or ()), *([spec.origin] if spec.origin else ())]
+    for place in places[:1]:
+        above = os.path.dirname(os.path.realpath(place))
+        is_inside = f"{above}{os.sep}".startswith(project + os.sep)
+        if is_inside and not {"site-packages", "dist-packages"} & set(above.split(os.sep)):
+            return [above]
+    return []
 
 
 def _look(tree: ast.AST, file: str, lines: list[str], device_name: str, request: Request) -> None:

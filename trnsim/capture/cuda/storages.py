@@ -4,11 +4,12 @@
 
 from __future__ import annotations
 
-from typing import Any
+from typing import Any, NoReturn
 
 import torch
 
 from trnsim import _torch
+from trnsim.capture.cuda import limits
 
 _Base = torch._C.StorageBase
 
@@ -37,5 +38,14 @@ def _resize(storage: torch.UntypedStorage, size: int) -> torch.UntypedStorage:
     return storage
 
 
+def _share(storage: torch.UntypedStorage, *unused: Any) -> NoReturn:
+    """Replaces ``UntypedStorage._share_cuda_``, by which a tensor goes to another process."""
+    limits.refuse(
+        "a CUDA tensor for another process of torch.multiprocessing",
+        "only one process of the script is simulated: use DistributedDataParallel, one rank a "
+        "device",
+    )
+
+
 # By their names in torch.UntypedStorage.
-METHODS = {"__new__": staticmethod(_new), "resize_": _resize}
+METHODS = {"__new__": staticmethod(_new), "resize_": _resize, "_share_cuda_": _share}
