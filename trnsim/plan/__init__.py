@@ -1,9 +1,9 @@
 # SPDX-License-Identifier: Apache-2.0
 # SPDX-FileCopyrightText: The trnsim authors
-"""plan: one job on several machines, at several sizes, in every layout, disturbed, or for many days.
+"""plan: one job on several machines, at several sizes, in every layout, disturbed, for many days.
 
-`trnsim.compare`, `trnsim.scale`, `trnsim.search`, `trnsim.disturb` and `trnsim.goodput`. Each run of
-a script is `trnsim run` in a process of its own, and each layout of a model a capture of the
+`trnsim.compare`, `trnsim.scale`, `trnsim.search`, `trnsim.disturb` and `trnsim.goodput`. Each run
+of a script is `trnsim run` in a process of its own, and each layout of a model a capture of the
 reference program; what a machine or a size cannot do is a row with the reason.
 """
 
