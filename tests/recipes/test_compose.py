@@ -74,3 +74,23 @@ def test_a_schedule_of_segments_that_are_not_there_is_refused():
         _core.compose(workload, [(0, 0, 1, 0, 0)], [(3, 0)])
     with pytest.raises(WorkloadError, match="does not follow"):
         _core.compose(workload, [(0, 0, 1, 0, 0), (2, 0, 3, 0, 0)], [(0, 0)])
+
+
+@pytest.mark.parametrize(
+    "changes",
+    [
+        {"tp": 4, "pp": 2, "dp": 2},
+        {"tp": 2, "cp": 2, "dp": 4},
+        {"tp": 2, "dp": 4, "zero": 3},
+        {"dp": 8, "pp": 2, "ep": 4},
+    ],
+    ids=str,
+)
+def test_a_step_has_the_tokens_of_its_batch(changes):
+    """Ranks of a tensor parallel group, of a stage or of a sequence share theirs."""
+    layout = Layout(sequence=256, global_batch=16, **changes)
+    model = EXPERTS if "ep" in changes else MODEL
+    workloads = capture(model, layout, "torchtitan" if layout.zero == 3 else "megatron")
+    done = trnsim.project(workloads, "h100", chips=layout.world, advise=False, interval=False)
+    assert done.tokens_per_s * done.step_time_s == pytest.approx(16 * 256)
+    assert done.samples_per_s * done.step_time_s == pytest.approx(16)
