@@ -66,13 +66,13 @@ class DeviceChoice:
 
     def advice(self, error: CaptureError) -> str:
         """The end of an error's line, where the other mode may be the way out."""
-        if self.is_cuda or self.asked is False:
+        if self.is_cuda:
             return ""
-        if self.request.line is None:
-            is_idle = str(error).startswith("no op of ")
-            hint = "; or run with --cuda, where something that it imports looks for CUDA alone"
-            return hint if is_idle else ""
-        return f"; or run with --cuda, since the script names CUDA ({self.request.line})"
+        if self.request.line is not None:
+            return f"; or run with --cuda, since the script names CUDA ({self.request.line})"
+        if self.asked is None and str(error).startswith("no op of "):
+            return "; or run with --cuda, where something that it imports looks for CUDA alone"
+        return ""
 
     def explain(self, exception: BaseException | None) -> str | None:
         """One line about an exception that ended the script, where the mode has to do with it."""
