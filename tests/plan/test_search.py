@@ -284,6 +284,13 @@ def test_the_table(config):
     assert "layouts that the rules allow" in done.stdout
 
 
+def test_chips_are_rounded_aloud():
+    asked = space(tp=(8,), pp=(1,), cp=(1,), zero=(1,), micro_batch=(1,), recompute=("none",))
+    done = search(DENSE, machine="rainier", chips=72, space=asked, intervals=0)
+    assert done.asked_chips == (72,) and done.chips == (64,)
+    assert "chips rounded to what rainier can be cut to: 64" in str(done)
+
+
 def test_where_none_fits(config):
     done = command("search", config, *ASKED, "--set", "chip.hbm.total=769MB", "--intervals", "0")
     assert done.returncode == 1 and "NONE FITS" in done.stdout
@@ -296,6 +303,8 @@ def test_where_none_fits(config):
         (["llama3-8b", *ASKED, "--tp", "two"], "--tp 'two' is no list of whole numbers"),
         (["llama3-8b", *ASKED, "--slower-by", "ten"], "--slower-by 'ten' is no share"),
         (["llama3-8b", *ASKED, "--machine", "trn9"], "trn9"),
+        (["llama3-8b", *ASKED, "--chips", "64"], "trn2"),
+        (["llama3-8b", *ASKED, "--save", "/nowhere/best.trnsim"], "no folder '/nowhere'"),
     ],
 )
 def test_a_wrong_request_is_one_line(words, why):

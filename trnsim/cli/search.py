@@ -135,6 +135,10 @@ def search(
     )  # fmt: skip
     asked = RunOptions(overrides=tuple(overrides or ()), stack=stack, ranks_per_chip=ranks_per_chip)
     output.check_out(out)
+    if save is not None and not save.absolute().parent.is_dir():
+        raise PlanError(
+            f"--save {save}: no folder '{save.absolute().parent}': choose another place"
+        )
     document = output.claim_json(as_json)
     done = search_all(
         model, machine=machine, chips=_numbers("chips", chips) or (), space=space, options=asked,

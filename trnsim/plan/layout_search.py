@@ -32,6 +32,7 @@ from trnsim.plan.bounds import (
 from trnsim.plan.kept import Kept, key_of
 from trnsim.plan.layouts import Candidate, Refused, Space, candidates, styles_of
 from trnsim.plan.script_runs import RunOptions, targets_of
+from trnsim.plan.sizes import nearest_legal
 from trnsim.plan.trials import Layer, Trial, Where, measure_layer, step_of, try_layout
 from trnsim.pool import worker_pool
 
@@ -96,6 +97,7 @@ class Search:
     """What a search found.
 
     Attributes:
+        asked_chips: that were asked for; chips: the nearest that the machine can be cut to.
         best: the fastest layouts that fit, in order.
         front: of layouts that fit, and take up to `slower_by` longer than the fastest, those that
             no other beats in time, memory and chip-seconds at once; the fastest first.
@@ -106,6 +108,7 @@ class Search:
 
     model: Model
     where: Where
+    asked_chips: tuple[int, ...]
     chips: tuple[int, ...]
     space: Space
     slower_by: float
@@ -364,7 +367,8 @@ def search(
     Args:
         model: what is trained: a Model, a preset's name, or a path of a config.json.
         machine: a name or a machine file, with a stack after a colon where it runs under one.
-        chips: numbers of chips; data parallelism takes what the other degrees leave.
+        chips: numbers of chips, each rounded to what the machine can be cut to; data parallelism
+            takes what the other degrees leave.
         space: what is tried; its styles are those of the stack's programs.
         options: of these overrides, stack and ranks_per_chip hold.
         top: how many of the fastest to find.
@@ -379,7 +383,7 @@ def search(
     Raises:
         PlanError: no layout is allowed: the rule that forbids it, and what works.
         RecipeError: no such model.
-        MachineError: an unknown machine, stack or figure.
+        MachineError: an unknown machine, stack or figure, or more chips than the machine has.
     """
     if top < 1:
         raise PlanError(f"top {top}: use 1 or more")
@@ -390,7 +394,9 @@ def search(
     model = model_of(model)
     per_chip = options.ranks_per_chip or target.machine.ranks_per_chip_allowed[0]
     space = replace(space or Space(), styles=styles_of(target.stack))
-    counts, refused = _sizes(chips), Refused()
+    asked = _sizes(chips)
+    counts = sorted({nearest_legal(target.machine, count) for count in asked})
+    refused = Refused()
     layouts: list[Candidate] = []
     for count in counts:
         layouts += candidates(model, target.machine, count, per_chip, space, refused)
@@ -406,7 +412,7 @@ def search(
         best, front = answers.found[:top], answers.front()
         whole = _with_intervals(pool, where, model, best[:intervals])
     return Search(
-        model, where, tuple(counts), space, slower_by,
+        model, where, tuple(asked), tuple(counts), space, slower_by,
         tuple(whole.get(one.order(), one) for one in best),
         tuple(whole.get(one.order(), one) for one in front),
         tuple(sorted(searcher.simulated, key=Found.order)),

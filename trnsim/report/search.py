@@ -82,6 +82,9 @@ def search_lines(done: Search) -> list[str]:
         f"{model}: a step of {space.global_batch:,} sequences of {space.sequence:,} tokens, "
         f"{space.precision}"
     )
+    if done.chips != done.asked_chips:
+        listed = ", ".join(f"{count:,}" for count in done.chips)
+        lines.append(f"chips rounded to what {done.where.machine} can be cut to: {listed}")
     lines.append(
         f"{counts.layouts:,} layouts that the rules allow: {counts.simulated:,} simulated, "
         f"{counts.too_large:,} too large and {counts.not_better:,} not better by their bounds, "
@@ -151,6 +154,7 @@ def search_document(done: Search) -> dict[str, Any]:
         "stack": done.where.stack,
         "overrides": list(done.where.overrides),
         "ranks_per_chip": done.where.ranks_per_chip,
+        "asked_chips": list(done.asked_chips),
         "chips": list(done.chips),
         "space": asdict(done.space),
         "slower_by": done.slower_by,
