@@ -37,6 +37,7 @@ from trnsim.plan.trials import Layer, Trial, Where, measure_layer, step_of, try_
 from trnsim.pool import worker_pool
 
 if TYPE_CHECKING:
+    from trnsim import _core
     from trnsim.recipes.models import Model
 
 SLOWER_BY = 0.1
@@ -396,12 +397,7 @@ def search(
     space = replace(space or Space(), styles=styles_of(target.stack))
     asked = _sizes(chips)
     counts = sorted({nearest_legal(target.machine, count) for count in asked})
-    refused = Refused()
-    layouts: list[Candidate] = []
-    for count in counts:
-        layouts += candidates(model, target.machine, count, per_chip, space, refused)
-    if not layouts:
-        raise PlanError(f"no layout of {model.name or 'the model'}: {refused.why()}")
+    layouts, refused = _all_layouts(model, target.machine, counts, per_chip, space)
     where = Where(target.name, target.overrides, target.stack, per_chip)
     answers = _Answers(top, slower_by)
     kept = None if out is None else Kept(Path(out) / "layouts")
@@ -418,6 +414,19 @@ def search(
         tuple(sorted(searcher.simulated, key=Found.order)),
         searcher.counts, refused, tuple(searcher.failed), tuple(searcher.wrong),
     )  # fmt: skip
+
+
+def _all_layouts(
+    model: Model, machine: _core.Machine, counts: list[int], ranks_per_chip: int, space: Space
+) -> tuple[list[Candidate], Refused]:
+    """Of every count of chips, and what the rules refuse; PlanError where nothing is left."""
+    layouts: list[Candidate] = []
+    refused = Refused()
+    for count in counts:
+        layouts += candidates(model, machine, count, ranks_per_chip, space, refused)
+    if not layouts:
+        raise PlanError(f"no layout of {model.name or 'the model'}: {refused.why()}")
+    return layouts, refused
 
 
 def _with_intervals(
