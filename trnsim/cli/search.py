@@ -155,6 +155,12 @@ def search(
         done.save(save, done.best[0])
 
 
+def _check_place(save: Path | None) -> None:
+    """Refuses, before anything runs, a place in no folder."""
+    if save is not None and not save.absolute().parent.is_dir():
+        raise PlanError(f"--save {save}: no folder '{save.absolute().parent}': choose another place")
+
+
 def _numbers(name: str, text: str | None) -> tuple[int, ...] | None:
     if text is None:
         return None
