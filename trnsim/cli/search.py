@@ -30,6 +30,9 @@ Stack = Annotated[
 ]
 
 
+_DEGREES = ("tp", "pp", "vp", "cp", "ep", "micro_batch", "zero")
+
+
 def _degrees(what: str) -> Any:
     return typer.Option(metavar="N[,N...]", help=f"{what} (default: all that suit).")
 
@@ -123,13 +126,12 @@ def search(
     from trnsim.plan.layouts import Space
     from trnsim.report.search import search_lines, search_table
 
-    numbers = {"tp": tp, "pp": pp, "vp": vp, "cp": cp, "ep": ep, "micro_batch": micro_batch,
-               "zero": zero}  # fmt: skip
+    given = (tp, pp, vp, cp, ep, micro_batch, zero)
     if global_batch == 0:
         raise PlanError("--global-batch 0 is no step: use 1 or more")
     space = Space(
         sequence, global_batch or 0,
-        **{name: _numbers(name, text) for name, text in numbers.items()},
+        **{name: _numbers(name, text) for name, text in zip(_DEGREES, given, strict=True)},
         recompute=None if recompute is None else tuple(recompute.split(",")),
         precision=precision, least_used=float(parse_share(least_used, "--least-used")),
     )  # fmt: skip
@@ -158,7 +160,9 @@ def search(
 def _check_place(save: Path | None) -> None:
     """Refuses, before anything runs, a place in no folder."""
     if save is not None and not save.absolute().parent.is_dir():
-        raise PlanError(f"--save {save}: no folder '{save.absolute().parent}': choose another place")
+        raise PlanError(
+            f"--save {save}: no folder '{save.absolute().parent}': choose another place"
+        )
 
 
 def _numbers(name: str, text: str | None) -> tuple[int, ...] | None:
