@@ -11,8 +11,7 @@ from multiprocessing import get_context
 
 
 def worker_pool(processes: int | None = None) -> ProcessPoolExecutor:
-    """A pool of fresh processes, one a core when None. What they print is dropped: an
-    outcome says what went wrong."""
+    """A pool of fresh processes, one a core when None. What they print is dropped."""
     return ProcessPoolExecutor(
         processes or os.cpu_count() or 1, mp_context=get_context("spawn"), initializer=_be_silent
     )

@@ -104,17 +104,6 @@ std::string moved(const machine::Figure& figure, bool is_time, bool faster) {
   return std::to_string(result.numerator) + "/" + std::to_string(result.denominator);
 }
 
-machine::Machine with_group_moved(const machine::Machine& machine, const std::string& group,
-                                  bool faster) {
-  std::vector<machine::Figure> figures = machine.figures;
-  for (machine::Figure& figure : figures) {
-    const Input* input = input_of(figure.key);
-    if (!input || input->group != group) continue;
-    figure.value = moved(figure, input->is_time, faster);
-  }
-  return machine::make_machine(machine.name, machine.description, figures);
-}
-
 }  // namespace
 
 std::string input_group_of(const std::string& key) {
@@ -129,10 +118,15 @@ std::vector<InputGroup> input_groups(const machine::Machine& machine) {
     if (name.empty() || std::find(names.begin(), names.end(), name) != names.end()) continue;
     names.push_back(name);
   }
+  const std::vector<InputFigure> figures = input_figures(machine);
   std::vector<InputGroup> groups;
   for (const std::string& name : names) {
+    std::vector<const InputFigure*> own;
+    for (const InputFigure& figure : figures) {
+      if (figure.input == name) own.push_back(&figure);
+    }
     groups.push_back(
-        {name, with_group_moved(machine, name, true), with_group_moved(machine, name, false)});
+        {name, with_figures_moved(machine, own, true), with_figures_moved(machine, own, false)});
   }
   return groups;
 }

@@ -4,15 +4,11 @@
 
 from __future__ import annotations
 
-import os
-import subprocess
-import sys
-import tempfile
 import warnings
-from pathlib import Path
 
 import torch
 import torch.distributed as dist
+from processes import ran_in
 from torch import Tensor
 
 from trnsim.recipes import Model
@@ -48,22 +44,7 @@ def main(rank: int, ranks: int, folder: str) -> None:
     dist.destroy_process_group()
 
 
-_START = (
-    "import sys, generate_job as job; job.main(int(sys.argv[1]), int(sys.argv[2]), sys.argv[3])"
-)
-
-
 def served_in(ranks: int, cases: list[Case]) -> list[list[list[Tensor]]]:
     """By rank and case."""
-    folders = [str(Path(__file__).parent), str(Path(__file__).parents[2])]
-    environment = {**os.environ, "PYTHONPATH": os.pathsep.join(folders)}
-    with tempfile.TemporaryDirectory() as folder:
-        torch.save(cases, f"{folder}/cases")
-        processes = [
-            subprocess.Popen(
-                [sys.executable, "-c", _START, str(rank), str(ranks), folder], env=environment
-            )
-            for rank in range(ranks)
-        ]
-        assert [process.wait() for process in processes] == [0] * ranks
+    with ran_in(ranks, "generate_job", cases) as folder:
         return [torch.load(f"{folder}/logits{rank}") for rank in range(ranks)]

@@ -4,17 +4,13 @@
 
 from __future__ import annotations
 
-import os
-import subprocess
-import sys
-import tempfile
 import warnings
 from dataclasses import dataclass
-from pathlib import Path
 from typing import Any
 
 import torch
 import torch.distributed as dist
+from processes import ran_in
 
 from trnsim.recipes import STYLES, Layout, Model, Trainer
 
@@ -76,23 +72,10 @@ def main(rank: int, ranks: int, folder: str) -> None:
     dist.destroy_process_group()
 
 
-_START = "import sys, recipe_job as job; job.main(int(sys.argv[1]), int(sys.argv[2]), sys.argv[3])"
-
-
 def losses_of(cases: list[Case]) -> list[list[float]]:
     """Losses of cases that all have as many ranks."""
     ranks = cases[0].layout.world
     if ranks == 1:
         return [train(case) for case in cases]
-    folders = [str(Path(__file__).parent), str(Path(__file__).parents[2])]
-    environment = {**os.environ, "PYTHONPATH": os.pathsep.join(folders)}
-    with tempfile.TemporaryDirectory() as folder:
-        torch.save(cases, f"{folder}/cases")
-        processes = [
-            subprocess.Popen(
-                [sys.executable, "-c", _START, str(rank), str(ranks), folder], env=environment
-            )
-            for rank in range(ranks)
-        ]
-        assert [process.wait() for process in processes] == [0] * ranks
+    with ran_in(ranks, "recipe_job", cases) as folder:
         return torch.load(f"{folder}/losses")

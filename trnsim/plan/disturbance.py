@@ -18,7 +18,6 @@ if TYPE_CHECKING:
     from trnsim.project import Projection
     from trnsim.workload import RunFile
 
-PARTS = ("compute", "exposed_communication", "bubble", "host", "stall")
 EXACT_TASKS = 2**25  # of a step of all ranks, up to which jitter is simulated rank by rank
 ANY_TASKS = 2**62
 MOST_TASKS = 2**37  # rank by rank, of all seeds of a disturbance: hours
@@ -252,7 +251,9 @@ _BOUNDS = (
 
 def parts_s(breakdown: _core.Breakdown) -> dict[str, float]:
     """Where a step goes, mean over ranks, in seconds."""
-    return {name: getattr(breakdown, f"{name}_ps") / 1e12 for name in PARTS}
+    from trnsim.project.projection import parts_ps
+
+    return {name: ps / 1e12 for name, ps in parts_ps(breakdown).items()}
 
 
 def disturb(
@@ -298,11 +299,14 @@ def disturb(
         MachineError, WorkloadError, LowerError, SimulateError: as `trnsim.project`.
     """
     import trnsim
+    from trnsim.workload import load_run
 
     texts = _checked(disturbances, seeds, first_seed, spares)
     asked: dict[str, Any] = {"step": step, "collectives": collectives, "advise": False, "top": 0}
     of_base = asked | {"chips": chips, "overrides": overrides, "stack": stack}
-    base = trnsim.project(run, machine, ranks_per_chip=ranks_per_chip, interval=False, **of_base)
+    is_path = isinstance(run, (str, os.PathLike))
+    label, job = (os.fspath(run), load_run(run)) if is_path else ("the job", run)
+    base = trnsim.project(job, machine, ranks_per_chip=ranks_per_chip, interval=False, **of_base)
     if base.figures.faults:
         raise PlanError(
             f"the run has slow chips or faults of its own ({base.figures.faults[0]}): name its "
@@ -310,19 +314,16 @@ def disturb(
         )
     per_chip = base.figures.ranks_per_chip
     paths = [os.fspath(path) for path in smaller]
-    others = [
-        trnsim.project(path, base.machine, ranks_per_chip=per_chip, interval=False, **asked)
-        for path in paths
-    ]
+    of_smaller = asked | {"ranks_per_chip": per_chip, "interval": False}
+    others = [trnsim.project(path, base.machine, **of_smaller) for path in paths]
     found = _simulate(
         base, others, disturbances=texts, first_seed=first_seed, seeds=seeds, spare_pods=spares,
         exact_tasks=ANY_TASKS if exact else EXACT_TASKS, most_tasks=MOST_TASKS,
         one_by_one=one_by_one,
     )  # fmt: skip
-    label = os.fspath(run) if isinstance(run, (str, os.PathLike)) else "the job"
     jobs = [_job(name, each) for name, each in zip([label, *paths], [base, *others], strict=True)]
     if interval:  # last: what is refused is refused before it
-        base = trnsim.project(run, machine, ranks_per_chip=ranks_per_chip, **of_base)
+        base = trnsim.project(job, machine, ranks_per_chip=ranks_per_chip, **of_base)
     return Disturbance(base, tuple(jobs), tuple(found.rows), seeds, first_seed, spares)
 
 

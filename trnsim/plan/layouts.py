@@ -90,10 +90,6 @@ class Space:
         if not 0 < self.least_used <= 1:
             raise PlanError(f"least_used {self.least_used:g}: use above 0, up to 1")
 
-    def style(self, layout: Layout) -> Style:
-        """What the layout's program is written in."""
-        return style_of(self.styles[layout.zero == 3])
-
 
 def styles_of(stack: str | None) -> tuple[str, str]:
     """The styles of a stack's programs: without FSDP and with it, "" where it has none."""

@@ -88,7 +88,6 @@ def step_of(
     from trnsim import recipes
     from trnsim.project import project
 
-    _settle()
     server = _machine(where).server_chips * where.ranks_per_chip
     return project(
         recipes.capture(model, layout, style, ranks_per_server=server), _machine(where),
@@ -107,6 +106,7 @@ def try_layout(
     """
     from trnsim.recipes.lengths import at_length, simulated_lengths
 
+    _settle()
     lengths = simulated_lengths(model, layout)
     done = [
         step_of(where, model, length, style, interval and length is lengths[-1])
@@ -123,9 +123,7 @@ def try_layout(
         name: whole([each.breakdown_s[name] for each in done]) for name in done[-1].breakdown_s
     }
     flops = whole([float(each.figures.model_flops or 0) for each in done])
-    chips = last.chips
-    machine = _machine(where)
-    price, watts = machine.price_usd_per_chip_hour, machine.power_per_chip_w
+    cost, energy = last.cost_usd_per_step, last.energy_j_per_step
     low, high = done[-1].step_time_interval_s
     return Trial(
         seconds,
@@ -133,10 +131,10 @@ def try_layout(
         last.memory_capacity_bytes,
         dict(last.memory_by_kind),
         parts,
-        flops / (seconds * last.peak_flops * chips) if last.mfu is not None else None,
+        flops / (seconds * last.peak_flops * last.chips) if last.mfu is not None else None,
         last.bottleneck,
-        None if price is None else price * chips * seconds / 3600,
-        None if watts is None else watts * chips * seconds,
+        None if cost is None else cost * scale,
+        None if energy is None else energy * scale,
         tuple(length.micro_batches for length in lengths),
         (low * scale, high * scale) if interval else None,
         last.interval_basis if interval else "",

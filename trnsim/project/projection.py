@@ -105,7 +105,7 @@ class Projection:
     @property
     def breakdown_ps(self) -> dict[str, int]:
         """Where the step goes, mean over ranks; sums to step_ps."""
-        return _parts(self.figures.breakdown)
+        return parts_ps(self.figures.breakdown)
 
     @property
     def slowdown_ps(self) -> dict[str, int] | None:
@@ -113,7 +113,7 @@ class Projection:
         without = self.figures.healthy_breakdown
         if without is None:
             return None
-        return {name: ps - _parts(without)[name] for name, ps in self.breakdown_ps.items()}
+        return {name: ps - parts_ps(without)[name] for name, ps in self.breakdown_ps.items()}
 
     @property
     def breakdown_s(self) -> dict[str, float]:
@@ -217,7 +217,7 @@ class Projection:
         return to_html(self)
 
 
-def _parts(breakdown: _core.Breakdown) -> dict[str, int]:
+def parts_ps(breakdown: _core.Breakdown) -> dict[str, int]:
     names = ("compute", "exposed_communication", "bubble", "host", "stall")
     return {name: getattr(breakdown, f"{name}_ps") for name in names}
 

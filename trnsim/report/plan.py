@@ -64,7 +64,8 @@ def _exposed(document: Mapping[str, Any]) -> str:
     return words.percent(document["breakdown_s"]["exposed_communication"] / document["step_time_s"])
 
 
-def _table(columns: dict[str, list[str]], left: tuple[str, ...], less: tuple[str, ...]) -> Table:
+def table_of(columns: dict[str, list[str]], left: tuple[str, ...], less: tuple[str, ...]) -> Table:
+    """Of columns by their headers. left: those that are aligned so; less: as of Table."""
     header = list(columns)
     rows = [list(cells) for cells in zip(*columns.values(), strict=True)]
     right = tuple(i for i, name in enumerate(header) if name not in left)
@@ -110,7 +111,7 @@ def comparison_table(done: Comparison) -> Table:
     columns["limited by"] = column(lambda row: row.document["bottleneck"])
     less = ("$/M steps", f"J/{one}", "exposed comm.", "peak memory", "MFU", "limited by",
             f"$/M {unit}", "interval")  # fmt: skip
-    return _table(columns, (name, "limited by"), less)
+    return table_of(columns, (name, "limited by"), less)
 
 
 def comparison_lines(done: Comparison) -> list[str]:
@@ -238,7 +239,7 @@ def scaling_table(done: Scaling) -> Table:
     columns["limited by"] = column(lambda document: document["bottleneck"])
     columns["took"] = [_took(point) for point in done.points]
     less = ("took", "peak memory", "MFU", "limited by", f"{basis}/s", "interval")
-    return _table(columns, ("limited by",), less)
+    return table_of(columns, ("limited by",), less)
 
 
 def _took(point: Point) -> str:

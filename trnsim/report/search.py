@@ -8,13 +8,12 @@ from dataclasses import asdict
 from typing import TYPE_CHECKING, Any
 
 from trnsim.report import words
-from trnsim.report.plan import UNKNOWN, Table
+from trnsim.report.plan import UNKNOWN, Table, table_of
 
 if TYPE_CHECKING:
     from trnsim.plan.layout_search import Found, Search
 
 DEGREES = ("tp", "pp", "vp", "cp", "ep", "dp", "zero")
-_LEFT = ("recompute", "limited by")
 
 
 def search_table(done: Search) -> Table:
@@ -41,11 +40,8 @@ def search_table(done: Search) -> Table:
     for name in ("ep", "cp", "zero", "vp"):  # a degree that is the same everywhere is no news
         if len(set(columns[name])) == 1 and columns[name][0] == "1":
             del columns[name]
-    header = list(columns)
-    right = tuple(i for i, name in enumerate(header) if name not in _LEFT)
     less = ("limited by", "$/M tokens", "MFU", "tokens/s", "interval", "chips")
-    cells = [list(row) for row in zip(*columns.values(), strict=True)]
-    return Table(header, cells, right, less)
+    return table_of(columns, ("recompute", "limited by"), less)
 
 
 def _recompute(one: Found) -> str:
