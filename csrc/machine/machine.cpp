@@ -96,9 +96,24 @@ void read_chip(Reader& reader, Chip& chip) {
   }
 }
 
-// What a training step gets of the rates of links.
+// The largest share of a link that an algorithm of the library's keeps busy inside of a pod.
+Rational busiest_share(const Collectives& library) {
+  Rational most = library.link_efficiency;
+  for (const Rational& share :
+       {library.mesh_efficiency, library.rdh_efficiency, library.multicast_efficiency}) {
+    if (most < share) most = share;
+  }
+  return most;
+}
+
+// What a training step gets of the rates of links. No software makes a link faster than it is: a
+// factor may make up for what the library leaves of a link inside of a pod, and no more; between
+// pods the library is taken to leave nothing.
 void scale_links(Machine& machine) {
-  const Rational inside = machine.stack.link_factor, between = machine.stack.network_factor;
+  const Rational most = busiest_share(machine.chip.collectives), whole{1, 1};
+  const Rational line = most.is_zero() ? whole : Rational{most.denominator, most.numerator};
+  const Rational inside = std::min(machine.stack.link_factor, line);
+  const Rational between = std::min(machine.stack.network_factor, whole);
   for (Rational* rate : {&machine.fabric.nic_Bps, &machine.fabric.port_Bps}) {
     *rate = *rate * between;
   }
