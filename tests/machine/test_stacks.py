@@ -4,6 +4,8 @@
 
 from __future__ import annotations
 
+import itertools
+
 import pytest
 
 from trnsim import machine as machines
@@ -105,6 +107,43 @@ def test_links_inside_of_servers_and_between_have_factors_of_their_own(
         for name in ["ring" if ranks == 8 else "rail_ring"]
     )
     assert slow.time_us == pytest.approx(times * fast.time_us, rel=0.01)
+
+
+# Shares of links that the library's algorithms keep busy.
+EFFICIENCIES = [f"collectives.{name}_efficiency" for name in ("link", "mesh", "rdh", "multicast")]
+OPS = ("all_reduce", "all_gather", "all_to_all")
+
+
+def collective_us(machine, op: str, ranks: int, algorithm: str = "") -> tuple[float, str]:
+    import trnsim
+
+    ask = {"sizes": [1 << 34], "ranks": ranks, "ranks_per_chip": 1, "algorithm": algorithm}
+    row = trnsim.collective(op, machine, **ask).rows[0]
+    return row.time_us, row.algorithm
+
+
+@pytest.mark.parametrize("preset", machines.presets())
+def test_no_stack_takes_a_link_above_its_line_rate(preset: str) -> None:
+    bare = machines.load(preset)
+    have = {figure.key for figure in bare.figures}
+    busy = machines.apply(bare, [f"{key}=1" for key in EFFICIENCIES if key in have])
+    hasty = machines.apply(bare, ["stack.link_factor=1000", "stack.network_factor=1000"])
+    stacked = [machines.load(preset, stack=name) for name in machines.stacks()]
+    factors = ("stack.link_factor", "stack.network_factor", "collectives.base_latency")
+    different = {tuple(value(each, key) for key in factors): each for each in stacked}
+    pairs = [(hasty, op) for op in OPS] + [(each, OPS[1]) for each in different.values()]
+    pod = bare.pod_chips
+    groups = [min(pod, 16), *[chips for chips in bare.legal_chip_counts if pod < chips <= 128][:1]]
+    for ranks, (machine, op) in itertools.product(groups, pairs):
+        time_us, algorithm = collective_us(machine, op, ranks)
+        least_us, _ = collective_us(busy, op, ranks, algorithm)
+        assert time_us >= least_us * (1 - 1e-6), (op, ranks, algorithm)
+
+
+def test_servers_of_trainium_2_send_no_faster_than_their_nics() -> None:
+    plain = machines.load("rainier")
+    fast = machines.apply(plain, ["stack.network_factor=1.352"])  # as Trainium 1 was once fitted
+    assert collective_us(fast, "all_gather", 128) == collective_us(plain, "all_gather", 128)
 
 
 def test_an_unknown_sheet_is_named_with_the_nearest() -> None:

@@ -36,7 +36,8 @@ class Term:
 
     Attributes:
         overrides: figures of the machine to change.
-        scaled: things of the machine that are made FREE times as fast, as words of Machine.scaled.
+        scaled: things of the machine that are made FREE times as fast, links FAST times, as words
+            of Machine.scaled; those that the machine has not are left out.
         layout: fields of the recipe's layout to change.
     """
 
@@ -50,7 +51,8 @@ class Term:
 
         machine = machines.apply(machine, self.overrides)
         for word in self.scaled:
-            machine = machine.scaled(word, str(FREE))
+            if word in machine.scalable:
+                machine = machine.scaled(word, str(FAST if word.startswith("link.") else FREE))
         return machine
 
     def without(self, layout: Layout) -> Layout:
@@ -62,8 +64,10 @@ class Term:
 TERMS: dict[str, Term] = {
     "attention": Term(overrides=(f"stack.attention_factor={FAST}",)),
     "memory traffic": Term(scaled=("hbm",)),
-    "messages inside of pods and servers": Term(overrides=(f"stack.link_factor={FAST}",)),
-    "messages between pods and servers": Term(overrides=(f"stack.network_factor={FAST}",)),
+    "messages inside of pods and servers": Term(
+        scaled=("link.x", "link.y", "link.z", "link.switch", "link.cube")
+    ),
+    "messages between pods and servers": Term(scaled=("link.nic", "link.fabric")),
     "latencies of collectives": Term(scaled=("latency",)),
     "launches": Term(scaled=("launch",)),
     "slower products of experts": Term(overrides=("stack.grouped_factor=1",)),
