@@ -249,6 +249,16 @@ void bind_project(py::module_& module) {
              py::arg("progress"), py::arg("all_gather"), py::arg("process"), py::arg("processes"),
              py::call_guard<py::gil_scoped_release>());
   module.def(
+      "step_times",
+      [](const std::vector<WorkloadPointer>& workloads,
+         const std::vector<machine::Machine>& machines, const machine::Placement& placement) {
+        ProjectOptions options;
+        options.placement = placement;
+        return project::step_times({workloads.begin(), workloads.end()}, machines, options);
+      },
+      py::arg("workloads"), py::arg("machines"), py::arg("placement"),
+      py::call_guard<py::gil_scoped_release>());
+  module.def(
       "check_scenario",
       [](const std::vector<std::string>& slow_chips, const std::vector<std::string>& faults,
          const machine::Machine& machine, const machine::Placement& placement) {

@@ -346,4 +346,18 @@ Run project_step(const Workloads& workloads, const machine::Machine& machine,
   return run;
 }
 
+std::vector<int64_t> step_times(const Workloads& workloads,
+                                const std::vector<machine::Machine>& machines,
+                                const ProjectOptions& options) {
+  TRN_CHECK(!machines.empty(), project, "no machine to simulate the step on", "give one or more");
+  Case of = make_case(workloads, options);
+  const Simulated first = simulate_case(of, machines.front(), options.progress.get());
+  of.mould = first.mould;
+  std::vector<int64_t> times{first.timeline->makespan_ps};
+  const std::vector<int64_t> others =
+      simulate_variants(of, {machines.begin() + 1, machines.end()}, options);
+  times.insert(times.end(), others.begin(), others.end());
+  return times;
+}
+
 }  // namespace trnsim::project

@@ -155,4 +155,9 @@ struct Run {  // everything a report needs
 Run project_step(const Workloads& workloads, const machine::Machine& machine,
                  const ProjectOptions& options);
 
+// The same steps, in ps, on variants of one machine: simulated and not taken apart.
+std::vector<int64_t> step_times(const Workloads& workloads,
+                                const std::vector<machine::Machine>& machines,
+                                const ProjectOptions& options);
+
 }  // namespace trnsim::project

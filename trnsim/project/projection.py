@@ -302,6 +302,30 @@ def project(
     return _project(roles, job, asked, group, top=top, advise=advise, interval=interval, fold=fold)
 
 
+def step_seconds(
+    workloads: Sequence[_core.Workload],
+    machines: Sequence[_core.Machine],
+    ranks_per_chip: int | None = None,
+) -> list[float]:
+    """What `project` gives as step_time_s on each of several variants of one machine, in seconds.
+    The steps are simulated as there and not taken apart, which takes a fraction of the time.
+
+    Args:
+        workloads: one of every role.
+        machines: at least one, all of the same chips, pods and servers.
+        ranks_per_chip: of the job; as the machine has it when None.
+
+    Raises what `project` does.
+    """
+    from trnsim import _core
+
+    roles = _roles_of(workloads)
+    job = _job_of(
+        roles, machines[0], (), None, chips=None, ranks=None, ranks_per_chip=ranks_per_chip
+    )
+    return [ps / 1e12 for ps in _core.step_times(roles, list(machines), job.placement)]
+
+
 def _roles_of(given: _core.Workload | Sequence[_core.Workload]) -> list[_core.Workload]:
     """One Workload of each role; raises WorkloadError for anything else."""
     from trnsim import _core

@@ -253,19 +253,22 @@ def _error(
     try:
         workloads = captured(row, settings)
         machine = machine_of(row, settings)
-        base = step_seconds(workloads, machine)
-        found: dict[Key, float] = {}
+        larger: dict[Key, Any] = {}
         for factor in (*OF_CHIP, *OF_STACK) if with_slopes else ():
             if factor == "grouped_factor" and not row["experts"]:
                 continue
             if factor == "float8_factor" and not row.is_float8:
                 continue
-            more = machines.apply(machine, [f"stack.{factor}={_more(machine, factor):.6f}"])
-            seconds = step_seconds(workloads, more)
             kernel = machines.attention_kernel_of(machine) if factor == "attention_factor" else ""
             owner = row.about.stack if factor in OF_STACK else machine.chip_name
-            if abs(math.log(seconds / base)) > 1e-4:
-                found[owner, factor, kernel] = math.log(seconds / base) / STEP
+            more = machines.apply(machine, [f"stack.{factor}={_more(machine, factor):.6f}"])
+            larger[owner, factor, kernel] = more
+        base, *others = step_seconds(workloads, machine, *larger.values())
+        found = {
+            key: math.log(seconds / base) / STEP
+            for key, seconds in zip(larger, others, strict=True)
+            if abs(math.log(seconds / base)) > 1e-4
+        }
     except (Skipped, TrnSimError):
         return None
     except Exception:  # noqa: BLE001 - a defect of ours, which `validate` lists

@@ -63,13 +63,10 @@ def _workload(served: Any, kind: str, settings: Settings) -> _core.Workload:
 
 def seconds_of(steps: Steps, quantity: str, machine: _core.Machine, ranks_per_chip: int) -> float:
     """The figure on a machine."""
-    from trnsim.project import project
+    from trnsim.project.projection import step_seconds
 
     workload, times = steps.by_quantity[quantity]
-    done = project(
-        [workload], machine, ranks_per_chip=ranks_per_chip, top=0, advise=False, interval=False
-    )
-    return done.step_time_s * times
+    return step_seconds([workload], [machine], ranks_per_chip)[0] * times
 
 
 def ranks_per_chip_of(row: Row, steps: Steps, machine: _core.Machine) -> int:

@@ -121,7 +121,7 @@ def machine_of(row: Row, settings: Settings, of_step: bool = True) -> _core.Mach
 
 def _train(row: Row, settings: Settings) -> _Prediction:
     machine = machine_of(row, settings)
-    seconds = step_seconds(captured(row, settings), machine)
+    (seconds,) = step_seconds(captured(row, settings), machine)
     return _Prediction(seconds, *_within(seconds, own_error(machine)))
 
 
@@ -174,19 +174,16 @@ class Captured:
     ranks_per_chip: int
 
 
-def step_seconds(captured: Captured, machine: _core.Machine) -> float:
-    """The step of a training row on a machine."""
-    from trnsim.project import project
+def step_seconds(captured: Captured, *machines: _core.Machine) -> list[float]:
+    """The step of a training row on each of several variants of a machine."""
+    from trnsim.project.projection import step_seconds as seconds_on
     from trnsim.recipes.lengths import at_length
 
-    seconds = [
-        project(
-            workloads, machine, ranks_per_chip=captured.ranks_per_chip, top=0, advise=False,
-            interval=False,
-        ).step_time_s
-        for _, workloads in captured.steps
-    ]  # fmt: skip
-    return at_length(seconds, [layout for layout, _ in captured.steps], captured.layout)
+    of_lengths = [
+        seconds_on(workloads, machines, captured.ranks_per_chip) for _, workloads in captured.steps
+    ]
+    layouts = [layout for layout, _ in captured.steps]
+    return [at_length(each, layouts, captured.layout) for each in zip(*of_lengths, strict=True)]
 
 
 def captured(row: Row, settings: Settings) -> Captured:
