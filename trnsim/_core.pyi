@@ -7,7 +7,7 @@ import numpy
 import numpy.typing
 import typing
 import typing_extensions
-__all__: list[str] = ['Advice', 'AtPercentile', 'Backend', 'Breakdown', 'CallSpan', 'CheckpointChoice', 'Cohorts', 'CollectiveRun', 'Communicator', 'DOINGS', 'Disturbances', 'Disturbed', 'Draw', 'Engine', 'Fallback', 'Figure', 'FigureEffect', 'GoodputEstimate', 'Link', 'LinkInfo', 'LinkUse', 'Machine', 'MemoryPeak', 'MemoryPicture', 'ModuleShare', 'MovedInput', 'OpShare', 'Outcome', 'Placement', 'PodLinks', 'Program', 'Progress', 'ProjectProgress', 'Projection', 'Rank', 'RoleFigures', 'RoleRow', 'RuleRow', 'Run', 'Step', 'StepPicture', 'System', 'TierRow', 'TimeShares', 'Timeline', 'Topology', 'Variable', 'Workload', 'bus_factor', 'check_scenario', 'collective_name', 'compose', 'cost_rules', 'disturb_step', 'estimate_goodput', 'estimate_trace_bytes', 'figure_effects', 'find_violation', 'fold_system', 'input_group_of', 'input_groups', 'lower_step', 'make_cohorts', 'make_job_system', 'make_machine', 'make_placement', 'make_system', 'make_topology', 'moved', 'normal_factor', 'parse_disturbance', 'pattern_of_ranks', 'picture_memory', 'picture_step', 'project_step', 'ranks_of_pattern', 'run_collective', 'simulate_seeds', 'simulate_shard', 'simulate_step', 'solve_max_min', 'with_jitter', 'workload_enum_names', 'write_trace']
+__all__: list[str] = ['Advice', 'AtPercentile', 'Backend', 'Breakdown', 'CallSpan', 'CheckpointChoice', 'Cohorts', 'CollectiveRun', 'Communicator', 'DOINGS', 'Disturbances', 'Disturbed', 'Draw', 'Engine', 'Fallback', 'Figure', 'FigureEffect', 'GoodputEstimate', 'Link', 'LinkInfo', 'LinkUse', 'Machine', 'MemoryPeak', 'MemoryPicture', 'ModuleShare', 'MovedInput', 'OpShare', 'Outcome', 'Placement', 'PodLinks', 'Program', 'Progress', 'ProjectProgress', 'Projection', 'Rank', 'RoleFigures', 'RoleRow', 'RuleRow', 'Run', 'Step', 'StepPicture', 'System', 'TierRow', 'TimeShares', 'Timeline', 'Topology', 'Variable', 'Workload', 'bus_factor', 'check_scenario', 'collective_name', 'compose', 'cost_rules', 'disturb_step', 'estimate_goodput', 'estimate_trace_bytes', 'figure_effects', 'find_violation', 'fold_system', 'input_group_of', 'input_groups', 'lower_step', 'make_cohorts', 'make_job_system', 'make_machine', 'make_placement', 'make_system', 'make_topology', 'moved', 'normal_factor', 'parse_disturbance', 'pattern_of_ranks', 'picture_memory', 'picture_step', 'project_step', 'ranks_of_pattern', 'run_collective', 'simulate_seeds', 'simulate_shard', 'simulate_step', 'solve_max_min', 'step_times', 'with_jitter', 'workload_enum_names', 'write_trace']
 class Figure:
     def __init__(self, key: str, value: str, unit: str, source: str, confidence: str) -> None:
         ...
@@ -1382,6 +1382,8 @@ def simulate_shard(system: System, first_rank: typing.SupportsInt | typing.Suppo
 def simulate_step(system: System, engine: Engine, backend: Backend, certify: bool, use_private: bool, keep_times: bool, progress: Progress) -> Timeline:
     ...
 def solve_max_min(capacities: collections.abc.Sequence[typing.SupportsInt | typing.SupportsIndex], flows: collections.abc.Sequence[collections.abc.Sequence[tuple[typing.SupportsInt | typing.SupportsIndex, typing.SupportsInt | typing.SupportsIndex]]], solver: str) -> list[int]:
+    ...
+def step_times(workloads: collections.abc.Sequence[Workload], machines: collections.abc.Sequence[Machine], placement: Placement) -> list[int]:
     ...
 def with_jitter(system: System, seed: typing.SupportsInt | typing.SupportsIndex, spread: typing.SupportsInt | typing.SupportsIndex) -> System:
     ...
