@@ -111,8 +111,8 @@ def _first_input(tensors: list[torch.Tensor]) -> torch.Tensor | None:
     inputs = [each for each in tensors if each.dim() > 0 and each.dtype != torch.bool]
     if not inputs:
         return None
-    if all(each.dim() == 1 and each.is_floating_point() for each in inputs):
-        return None  # one sample's features, or samples of one number: which cannot be told
+    if all(each.dim() == 1 for each in inputs):
+        return None  # samples of one number, one's features, packed tokens: which cannot be told
     whole = (each for each in inputs[1:] if each.dim() > 1 and each.size(0) > 1)
     return inputs[0] if inputs[0].size(0) != 1 else next(whole, inputs[0])
 
@@ -337,9 +337,10 @@ class Hooks:
         finally:
             self._after_step(optimizer, (), {})
 
-    def _before_step(self, optimizer: Any, args: Any, kwargs: Any) -> None:
+    def _before_step(self, optimizer: Any, args: Any, kwargs: Any) -> Any:
+        """What torch then calls the step with, where that is something else."""
         if is_dynamo_compiling():
-            return  # its graph calls compiled_step
+            return None  # its graph calls compiled_step
         identity = self._id_of(optimizer)
         running = self._thread.optimizers
         if running and len(running) != _enclosing_steps():  # an earlier step raised an exception
@@ -349,6 +350,29 @@ class Hooks:
             _torch.record_marker("optimizer_begin", identity)
         running.append(optimizer)
         _torch.push_optimizer()
+        if len(running) > 1:
+            return None  # it is the enclosing step's closure, if there is one
+        if len(args) > 1 and callable(args[1]):
+            return (args[0], self._outside_optimizer(args[1]), *args[2:]), kwargs
+        if callable(kwargs.get("closure")):
+            return args, {**kwargs, "closure": self._outside_optimizer(kwargs["closure"])}
+        return None
+
+    def _outside_optimizer(self, closure: Callable[..., Any]) -> Callable[..., Any]:
+        """The closure, which an optimizer's step calls to run forward and backward."""
+
+        @functools.wraps(closure)
+        def evaluated(*args: Any, **kwargs: Any) -> Any:
+            depth = len(self._thread.optimizers)
+            for _ in range(depth):
+                _torch.pop_optimizer()
+            try:
+                return closure(*args, **kwargs)
+            finally:
+                for _ in range(depth):
+                    _torch.push_optimizer()
+
+        return evaluated
 
     def _add_parameters(self, optimizer: Any) -> None:
         for group in optimizer.param_groups:
