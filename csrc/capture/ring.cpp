@@ -31,9 +31,8 @@ int32_t marked(workload::Workload& workload, workload::Signature signature) {
 int64_t record_count() {
   int64_t count = 0;
   if (!is_recording()) return count;
-  edit_recording([&](workload::Workload& workload, int32_t) {
-    count = int64_t(workload.records.size());
-  });
+  edit_recording(
+      [&](workload::Workload& workload, int32_t) { count = int64_t(workload.records.size()); });
   return count;
 }
 

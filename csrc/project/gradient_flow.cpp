@@ -349,9 +349,9 @@ class Flow {
   std::map<int32_t, Groups> noted_;   // gradients that the optimizer has read
   std::map<int64_t, int64_t> bytes_;  // of gradients, by degree
   std::map<int64_t, Groups> of_degree_;
-  std::set<int32_t> exchanging_;          // groups whose ranks send each other activations
-  std::set<int32_t> sharing_sequences_;   // groups that moved what attention reads
-  std::set<int32_t> of_parameters_;       // storages of copies of parameters
+  std::set<int32_t> exchanging_;         // groups whose ranks send each other activations
+  std::set<int32_t> sharing_sequences_;  // groups that moved what attention reads
+  std::set<int32_t> of_parameters_;      // storages of copies of parameters
   std::unordered_map<int32_t, Groups> moved_;
   bool exchanges_ = false;
   bool sends_tokens_ = false;

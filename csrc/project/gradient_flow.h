@@ -23,9 +23,9 @@
 namespace trnsim::project {
 
 struct GradientFlow {
-  // The number of ranks over which most bytes of the gradients are reduced in the step; 1 where they
-  // are not, though ranks exchange something else in it (tensor parallelism). Null where the step
-  // shows neither.
+  // The number of ranks over which most bytes of the gradients are reduced in the step; 1 where
+  // they are not, though ranks exchange something else in it (tensor parallelism). Null where the
+  // step shows neither.
   std::optional<int64_t> degree;
   // Of them, how many have parts of the same sequences: the groups that attention shows, else the
   // one that is called cp; 1 without.

@@ -49,8 +49,8 @@ bool has_any(const std::set<std::string>& words, const std::string_view (&of)[co
 bool is_named_for_sharing(const workload::Group& group, Words words) {
   const auto of = words_of(group);
   if (words == Words::any) return has_any(of, kSharing);
-  return !of.empty() && std::all_of(of.begin(), of.end(),
-                                    [](const auto& word) { return is_of(word, kSharing); });
+  return !of.empty() &&
+         std::all_of(of.begin(), of.end(), [](const auto& word) { return is_of(word, kSharing); });
 }
 
 bool is_named_for_parts(const workload::Group& group) {

@@ -111,16 +111,16 @@ Spread spread_by_flow(const GradientFlow& flow, int64_t replicas) {
   // Model parallelism would have to send activations: the groups train on their own until their
   // parameters are averaged (local SGD).
   if (degree < replicas && replicas % degree == 0 && !flow.exchanges_beyond) {
-    return {replicas, "no rank sends activations to those over which its gradients are not reduced: "
-                      "each is taken to have its own data"};
+    return {replicas,
+            "no rank sends activations to those over which its gradients are not reduced: "
+            "each is taken to have its own data"};
   }
   if (degree == 1) {
     return {degree, "ranks exchange activations and no gradients: all work on the same data"};
   }
   const bool has_context = flow.context > 1 && degree % flow.context == 0;
   if (has_context) degree /= flow.context;
-  const std::string over =
-      *flow.degree == replicas ? "all" : std::to_string(*flow.degree);
+  const std::string over = *flow.degree == replicas ? "all" : std::to_string(*flow.degree);
   const std::string parts = ", of which " + std::to_string(flow.context) +
                             " have parts of the same sequences: the others are taken to have "
                             "their own data";

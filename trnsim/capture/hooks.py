@@ -348,6 +348,7 @@ class Hooks:
                 self._leave_optimizer()
         if not running:
             _torch.record_marker("optimizer_begin", identity)
+            self._follow_parameters(optimizer)
         running.append(optimizer)
         _torch.push_optimizer()
         if len(running) > 1:
@@ -357,6 +358,13 @@ class Hooks:
         if callable(kwargs.get("closure")):
             return args, {**kwargs, "closure": self._outside_optimizer(kwargs["closure"])}
         return None
+
+    def _follow_parameters(self, optimizer: Any) -> None:
+        """They may have moved, as to what they were averaged into (local SGD)."""
+        for group in optimizer.param_groups:
+            for parameter in group["params"]:
+                if type(parameter) is torch.nn.Parameter and parameter.numel() > 0:
+                    _torch.set_storage_kind(parameter, "parameter")
 
     def _outside_optimizer(self, closure: Callable[..., Any]) -> Callable[..., Any]:
         """The closure, which an optimizer's step calls to run forward and backward."""

@@ -179,6 +179,42 @@ def told_resharded(original: Callable[..., None]) -> Callable[..., None]:
     return to_sharded_post_forward
 
 
+def told_accumulated(original: Callable[..., None]) -> Callable[..., None]:
+    """Replaces ``FSDPParam.to_accumulated_grad_if_needed``, which FSDP2 calls where a backward pass
+    does not reduce: says that what is kept for later ones is a gradient, whole as it is."""
+
+    @functools.wraps(original)
+    def to_accumulated_grad_if_needed(parameter: Any) -> None:
+        original(parameter)
+        kept = parameter.unsharded_accumulated_grad
+        kept = parameter._unsharded_param.grad if kept is None else kept
+        if kept is not None:
+            set_storage_kind(kept, "gradient")
+
+    return to_accumulated_grad_if_needed
+
+
+def told_buckets(original: Callable[..., None]) -> Callable[..., None]:
+    """Replaces DDP's ``_register_comm_hook``: says that the bucket and what the hook
+    keeps from step to step (the errors and factors of PowerSGD) are for messages."""
+
+    @functools.wraps(original)
+    def _register_comm_hook(reducer: Any, state: Any, hook: Callable[..., Any]) -> None:
+        @functools.wraps(hook)
+        def told(state: Any, bucket: Any) -> Any:
+            set_storage_kind(bucket.buffer(), "communication")
+            future = hook(state, bucket)
+            for value in getattr(state, "__dict__", {}).values():
+                for kept in value.values() if isinstance(value, dict) else [value]:
+                    if isinstance(kept, torch.Tensor):
+                        set_storage_kind(kept, "communication")
+            return future
+
+        original(reducer, state, told)
+
+    return _register_comm_hook
+
+
 def told_unsharded(original: Callable[..., torch.Tensor]) -> Callable[..., torch.Tensor]:
     """Replaces ``FlatParamHandle._alloc_padded_unsharded_flat_param`` of FSDP1, likewise."""
 
