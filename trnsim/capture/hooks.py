@@ -168,6 +168,9 @@ class Hooks:
         self._whole_counts: dict[int, int] = {}  # of parameters that show a part, by id
         self._modules = ModulePaths()
         self._seen_roots: weakref.WeakSet[Module] = weakref.WeakSet()
+        # Those that had parameters when they were first called: tensor parallelism under DDP puts
+        # tensors in their place.
+        self._with_parameters: weakref.WeakSet[Module] = weakref.WeakSet()
         self._has_sequences: weakref.WeakKeyDictionary[Module, bool] = weakref.WeakKeyDictionary()
         self._thread = _PerThread()
         self._optimizer_ids: weakref.WeakKeyDictionary[Any, int] = weakref.WeakKeyDictionary()
@@ -214,6 +217,8 @@ class Hooks:
             return  # a checkpointed function that runs again
         if module not in self._seen_roots:
             self._seen_roots.add(module)
+            if _has_parameters(module):
+                self._with_parameters.add(module)
             self._whole_counts |= sharded.whole_counts(module.modules())
             for parameter in sharded.kept_parameters(module):
                 self._add_parameter(parameter)
@@ -224,7 +229,8 @@ class Hooks:
             self.devices[tensor.device.type] = None
             if not tensor.requires_grad and not isinstance(tensor, torch.nn.Parameter):
                 sharded.set_storage_kind(tensor, "input")
-        if torch.is_grad_enabled() and module.training and _has_parameters(module):
+        has_parameters = module in self._with_parameters or _has_parameters(module)
+        if torch.is_grad_enabled() and module.training and has_parameters:
             is_traced = torch._C._get_tracing_state() is not None  # sizes are then tensors
             self._begin_forward(module, None if is_traced else _first_input(tensors))
 

@@ -95,12 +95,17 @@ def kept_parameters(module: torch.nn.Module) -> Iterator[torch.nn.Parameter]:
 
 
 def whole_counts(modules: Iterable[torch.nn.Module]) -> dict[int, int]:
-    """Elements on all ranks of the parameters that FSDP1 flattened and cut, by id.
+    """Elements on all ranks of the parameters that FSDP1 flattened and cut, and of those that
+    tensor parallelism cut under DDP, by id.
 
     They show this rank's part only; a DTensor counts as a whole by itself.
     """
     counts: dict[int, int] = {}
     for module in modules:
+        for parameter in module.parameters(recurse=False):
+            spec = getattr(parameter, "_st_info", None)
+            if spec is not None:
+                counts[id(parameter)] = math.prod(spec.shape)
         flat = getattr(getattr(module, "_handle", None), "flat_param", None)
         if flat is None or not hasattr(flat, "_shapes"):
             continue
