@@ -199,6 +199,14 @@ def told_accumulated(original: Callable[..., None]) -> Callable[..., None]:
     return to_accumulated_grad_if_needed
 
 
+def _tell_kept(state: Any) -> None:
+    slots = [getattr(state, name, None) for name in getattr(type(state), "__slots__", ())]
+    for value in [*slots, *getattr(state, "__dict__", {}).values()]:
+        for kept in value.values() if isinstance(value, dict) else [value]:
+            if isinstance(kept, torch.Tensor):
+                set_storage_kind(kept, "communication")
+
+
 def told_buckets(original: Callable[..., None]) -> Callable[..., None]:
     """Replaces DDP's ``_register_comm_hook``: says that the bucket and what the hook
     keeps from step to step (the errors and factors of PowerSGD) are for messages."""
@@ -208,11 +216,9 @@ def told_buckets(original: Callable[..., None]) -> Callable[..., None]:
         @functools.wraps(hook)
         def told(state: Any, bucket: Any) -> Any:
             set_storage_kind(bucket.buffer(), "communication")
+            _tell_kept(state)  # what was made when the last message had come
             future = hook(state, bucket)
-            for value in getattr(state, "__dict__", {}).values():
-                for kept in value.values() if isinstance(value, dict) else [value]:
-                    if isinstance(kept, torch.Tensor):
-                        set_storage_kind(kept, "communication")
+            _tell_kept(state)
             return future
 
         original(reducer, state, told)
