@@ -210,6 +210,10 @@ class Workload:
         ...
     def add_scalars(self, index: typing.SupportsInt | typing.SupportsIndex, scalars: collections.abc.Sequence[tuple[str, typing.SupportsInt | typing.SupportsIndex | typing.SupportsFloat | typing.SupportsIndex | bool | str | collections.abc.Sequence[typing.SupportsInt | typing.SupportsIndex] | collections.abc.Sequence[typing.SupportsFloat | typing.SupportsIndex]]]) -> None:
         ...
+    def all_as_one_step(self) -> Step:
+        """
+        All records, wherever steps end in them.
+        """
     def check(self) -> None:
         """
         Raises WorkloadError where a table does not fit another.

@@ -157,6 +157,14 @@ void bind_workload(py::module_& module) {
       .def("print_records", print_range, py::arg("begin"), py::arg("end"))
       .def("find_steps", find_steps)
       .def(
+          "all_as_one_step",
+          [](const Workload& w) {
+            Step step;
+            step.end = int64_t(w.records.size());
+            return step;
+          },
+          "All records, wherever steps end in them.")
+      .def(
           "choose_step",
           [](const Workload& w, int64_t asked) { return choose_step(find_steps(w), asked); },
           py::arg("asked") = -1, "The measured step, or whole step number `asked` from 0.")

@@ -9,6 +9,7 @@
 #include "capture/bind.h"
 #include "capture/graph.h"
 #include "capture/recorder.h"
+#include "capture/ring.h"
 #include "capture/runtime/allocator.h"
 #include "capture/runtime/device_type.h"
 #include "capture/runtime/fault.h"
@@ -64,6 +65,8 @@ void bind_recording(py::module_& m) {
   m.def("pop_recomputation", &pop_recomputation);
   m.def("push_optimizer", &push_optimizer);
   m.def("pop_optimizer", &pop_optimizer);
+  m.def("record_count", &record_count);
+  m.def("mark_below_diagonal", &mark_below_diagonal);
   m.def("begin_region", &begin_region);
   m.def("end_region", &end_region);
   m.def("set_region_module", &set_region_module);

@@ -264,6 +264,15 @@ void set_bound(Op& op, const GroupCost& group, const Target& target) {
 
 }  // namespace
 
+namespace {
+
+// What is computed again, and what an optimizer multiplies (Muon), is no work of the model.
+bool counts_for_model(workload::Phase phase) {
+  return phase != workload::Phase::recomputation && phase != workload::Phase::optimizer;
+}
+
+}  // namespace
+
 Op make_op(const Plan& plan, int32_t unit_index, const workload::Workload& workload,
            const GroupCost& group, const Target& target) {
   const Unit& unit = plan.units[size_t(unit_index)];
@@ -282,7 +291,7 @@ Op make_op(const Plan& plan, int32_t unit_index, const workload::Workload& workl
     if (member.cost->rule_class == RuleClass::fallback) op.rule_class = RuleClass::fallback;
     executed += member.cost->executed_flops;
     if (!member.cost->dtype.empty()) op.dtype = member.cost->dtype;
-    if (unit.phase == workload::Phase::recomputation) continue;
+    if (!counts_for_model(unit.phase)) continue;
     op.model_flops += member.cost->model_flops;
     op.model_flops_causal += member.cost->model_flops_causal;
   }

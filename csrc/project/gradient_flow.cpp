@@ -5,10 +5,13 @@
 #include <algorithm>
 #include <iterator>
 #include <map>
+#include <set>
 #include <string>
 #include <string_view>
 #include <unordered_map>
 #include <vector>
+
+#include "project/group_names.h"
 
 namespace trnsim::project {
 namespace {
@@ -44,13 +47,15 @@ bool is_behind_autograd(const Record& record) {
   return record.phase == workload::Phase::backward && record.sequence_nr < 0 && record.region < 0;
 }
 
-// By its name: tensor or sequence parallelism, or the stages of a pipeline.
-bool shares_data(const workload::Group& group) {
-  static constexpr std::string_view kMesh = "mesh_";
-  std::string_view name(group.name);
-  if (name.substr(0, kMesh.size()) == kMesh) name.remove_prefix(kMesh.size());
-  static constexpr std::string_view kNames[] = {"tp", "sp", "pp", "mp", "tensor", "model", "pipe"};
-  return std::find(std::begin(kNames), std::end(kNames), name) != std::end(kNames);
+// Puts several tensors into one.
+bool gathers_up(const std::string& op) {
+  const std::string_view stem = stem_of(op);
+  return stem == "cat" || stem == "stack" || stem == "_chunk_cat";
+}
+
+bool is_attention(const std::string& op) {
+  return op.find("scaled_dot_product") != op.npos || op.find("_flash_attention") != op.npos ||
+         op.find("_efficient_attention") != op.npos || op.find("flex_attention") != op.npos;
 }
 
 bool reduces(CallKind kind) {
@@ -68,6 +73,8 @@ void join(Groups& groups, const Groups& others) {
                  std::back_inserter(both));
   groups = std::move(both);
 }
+
+constexpr int64_t kStatistics = 100;  // fewer numbers are losses, norms or counts
 
 class Flow {
  public:
@@ -87,19 +94,23 @@ class Flow {
     if (record.phase == workload::Phase::optimizer) {
       for (int32_t i = 0; i < inputs; ++i) note(storage_at(record, i));
     }
+    note_exchange(record);
+    follow_moved(record);
     const bool is_list = signature.op.find("::_foreach_") != std::string::npos;
     const bool carries = optimizer_reduces_ && record.phase == workload::Phase::optimizer;
     const Groups reduced = is_call ? reduced_by(record) : Groups{};
+    const bool is_gathered = gathers_up(signature.op);
     std::vector<Made> made;
     for (int32_t i = inputs; i < record.uses_count; ++i) {
       Made& of_output = made.emplace_back();
       if (is_call || is_behind_autograd(record) || passes_on(signature.op)) {
         const int32_t element = is_list ? element_of(record, inputs, storage_at(record, i)) : -1;
+        if (is_gathered) of_output.groups = of_most(record, inputs);
         for (int32_t k = 0; k < inputs; ++k) {
           const workload::TensorSlot& slot = signature.inputs[size_t(k)];
           if (element >= 0 && slot.index >= 0 && slot.index != element) continue;
           if (slot.meta.element_count() <= 1) continue;
-          join(of_output.groups, of(storage_at(record, k)));
+          if (!is_gathered) join(of_output.groups, of(storage_at(record, k)));
           if (carries) join(of_output.gradients, gradients_in(storage_at(record, k)));
         }
       }
@@ -128,7 +139,7 @@ class Flow {
   }
 
   // Without an optimizer, gradients are what backward left.
-  std::optional<int64_t> most() {
+  GradientFlow found() {
     if (noted_.empty()) {
       for (const auto& [storage, groups] : groups_) note(storage);
     }
@@ -136,15 +147,22 @@ class Flow {
       int64_t degree = 1;
       for (const int32_t group : groups) degree *= workload_.groups[size_t(group)].ranks.size();
       bytes_[degree] += workload_.storages[size_t(storage)].bytes;
+      join(of_degree_[degree], groups);
     }
     leave_out_experts();
     int64_t total = 0;
     for (const auto& [degree, bytes] : bytes_) total += bytes;
+    GradientFlow flow;
+    flow.context = context_degree(workload_);
     for (const auto& [degree, bytes] : bytes_) {
-      if (bytes * 2 <= total) continue;
-      if (degree > 1 || exchanges_) return degree;
+      if (bytes * 2 <= total || (degree == 1 && !exchanges_)) continue;
+      flow.degree = degree;
+      flow.context = context_in(of_degree_[degree]);
+      flow.exchanges_beyond =
+          std::any_of(exchanging_.begin(), exchanging_.end(),
+                      [&](int32_t group) { return !is_inside(group, of_degree_[degree]); });
     }
-    return std::nullopt;
+    return flow;
   }
 
  private:
@@ -158,6 +176,110 @@ class Flow {
       others += each->second;
     }
     if (others > bytes_.begin()->second / 100) bytes_.erase(bytes_.begin());
+  }
+
+  // All ranks of the group are in one of these.
+  bool is_inside(int32_t group, const Groups& others) const {
+    const workload::RankPattern& ranks = workload_.groups[size_t(group)].ranks;
+    return std::any_of(others.begin(), others.end(), [&](int32_t other) {
+      const workload::RankPattern& all = workload_.groups[size_t(other)].ranks;
+      for (int64_t i = 0; i < ranks.size(); ++i) {
+        if (all.index_of(ranks.rank_at(i)) < 0) return false;
+      }
+      return true;
+    });
+  }
+
+  // The size of the groups inside of these whose ranks exchange what attention reads.
+  int64_t context_in(const Groups& reduced) const {
+    int64_t size = 1;
+    for (const int32_t group : sharing_sequences_) {
+      Groups larger;
+      for (const int32_t other : sharing_sequences_) {
+        if (other != group) larger.push_back(other);
+      }
+      const bool counts = is_inside(group, reduced) && !is_inside(group, larger);
+      if (counts) size *= workload_.groups[size_t(group)].ranks.size();
+    }
+    return size > 1 ? size : context_degree(workload_);
+  }
+
+  // The groups of the inputs that most elements have.
+  Groups of_most(const Record& record, int32_t inputs) const {
+    const workload::Signature& signature = workload_.signature_of(record);
+    std::map<Groups, int64_t> elements;
+    for (int32_t k = 0; k < inputs; ++k) {
+      const workload::TensorSlot& slot = signature.inputs[size_t(k)];
+      if (!slot.mutated) elements[of(storage_at(record, k))] += slot.meta.element_count();
+    }
+    const auto most = std::max_element(
+        elements.begin(), elements.end(),
+        [](const auto& one, const auto& other) { return one.second < other.second; });
+    return most == elements.end() ? Groups{} : most->first;
+  }
+
+  // Groups whose ranks send each other what forward made, or its gradients: no parameters, and no
+  // few numbers.
+  void note_exchange(const Record& record) {
+    const workload::Signature& signature = workload_.signature_of(record);
+    const int32_t inputs = workload::input_count(workload_, record);
+    const bool is_call = record.kind == RecordKind::call;
+    bool is_large = false, has_others = false;
+    for (int32_t k = 0; k < inputs; ++k) {
+      if (signature.inputs[size_t(k)].meta.element_count() < kStatistics) continue;
+      is_large = true;
+      has_others |= !is_of_parameters(storage_at(record, k));
+    }
+    const bool keeps = is_large && !has_others && (is_call || passes_on(signature.op));
+    for (int32_t i = inputs; i < record.uses_count; ++i) {
+      const int32_t storage = storage_at(record, i);
+      if (storage >= 0 && keeps) of_parameters_.insert(storage);
+      if (storage >= 0 && !keeps) of_parameters_.erase(storage);
+    }
+    if (!is_call) return;
+    const workload::Call& call = workload_.calls[size_t(record.payload)];
+    const bool is_message = call.kind == CallKind::send || call.kind == CallKind::recv;
+    if (!is_message && (!is_large || !has_others)) return;
+    const bool is_of_activations =
+        record.phase == workload::Phase::forward ||
+        record.phase == workload::Phase::recomputation ||
+        (record.phase == workload::Phase::backward && !is_behind_autograd(record));
+    if (is_of_activations || is_message) exchanging_.insert(first_alike_[size_t(call.group)]);
+  }
+
+  bool is_of_parameters(int32_t storage) const {
+    if (storage < 0) return false;
+    const auto kind = workload_.storages[size_t(storage)].kind;
+    return kind == workload::StorageKind::parameter || of_parameters_.count(storage) > 0;
+  }
+
+  // Which groups have moved what an attention reads, since it was computed.
+  void follow_moved(const Record& record) {
+    const workload::Signature& signature = workload_.signature_of(record);
+    const int32_t inputs = workload::input_count(workload_, record);
+    Groups moved;
+    if (record.kind == RecordKind::call) {
+      const workload::Call& call = workload_.calls[size_t(record.payload)];
+      const bool moves = call.kind == CallKind::all_gather || call.kind == CallKind::all_to_all;
+      if (moves) moved.push_back(first_alike_[size_t(call.group)]);
+    }
+    const bool reads = is_attention(signature.op);
+    if (reads || record.kind == RecordKind::call || passes_on(signature.op)) {
+      for (int32_t k = 0; k < inputs; ++k) {
+        const auto of = moved_.find(storage_at(record, k));
+        if (of != moved_.end()) join(moved, of->second);
+      }
+    }
+    if (reads) {
+      sharing_sequences_.insert(moved.begin(), moved.end());
+      moved.clear();
+    }
+    for (int32_t i = inputs; i < record.uses_count; ++i) {
+      const int32_t storage = storage_at(record, i);
+      if (storage < 0) continue;
+      if (moved.empty()) moved_.erase(storage);
+      if (!moved.empty()) moved_[storage] = moved;
+    }
   }
 
   int32_t storage_at(const Record& record, int32_t use) const {
@@ -188,7 +310,10 @@ class Flow {
     if (call.kind == CallKind::all_to_all) sends_tokens_ = true;
     const bool counts =
         reduces(call.kind) || (call.kind == CallKind::all_gather && is_behind_autograd(record));
-    if (!counts || shares_data(workload_.groups[size_t(call.group)])) return {};
+    const workload::Group& group = workload_.groups[size_t(call.group)];
+    if (!counts) return {};
+    const bool has_parts = sharing_sequences_.count(first_alike_[size_t(call.group)]) > 0;
+    if (is_named_for_sharing(group, Words::all) && !has_parts) return {};
     return {first_alike_[size_t(call.group)]};
   }
 
@@ -223,14 +348,18 @@ class Flow {
   std::unordered_map<int32_t, std::vector<int32_t>> carried_;
   std::map<int32_t, Groups> noted_;   // gradients that the optimizer has read
   std::map<int64_t, int64_t> bytes_;  // of gradients, by degree
+  std::map<int64_t, Groups> of_degree_;
+  std::set<int32_t> exchanging_;         // groups whose ranks send each other activations
+  std::set<int32_t> sharing_sequences_;  // groups that moved what attention reads
+  std::set<int32_t> of_parameters_;      // storages of copies of parameters
+  std::unordered_map<int32_t, Groups> moved_;
   bool exchanges_ = false;
   bool sends_tokens_ = false;
 };
 
 }  // namespace
 
-std::optional<int64_t> gradient_degree(const workload::Workload& workload,
-                                       const workload::Step& step) {
+GradientFlow follow_gradients(const workload::Workload& workload, const workload::Step& step) {
   workload::Workload classified = workload;
   workload::classify_storages(classified);
   const auto begin = classified.records.begin();
@@ -244,12 +373,17 @@ std::optional<int64_t> gradient_degree(const workload::Workload& workload,
     const Record& record = classified.records[size_t(i)];
     if (record.kind == RecordKind::op || record.kind == RecordKind::call) flow.pass(record);
   }
-  return flow.most();
+  return flow.found();
+}
+
+std::optional<int64_t> gradient_degree(const workload::Workload& workload,
+                                       const workload::Step& step) {
+  return follow_gradients(workload, step).degree;
 }
 
 int64_t context_degree(const workload::Workload& workload) {
   for (const workload::Group& group : workload.groups) {
-    if (group.name == "cp" || group.name == "mesh_cp") return group.ranks.size();
+    if (is_named_for_context(group)) return group.ranks.size();
   }
   return 1;
 }

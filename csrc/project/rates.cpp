@@ -5,9 +5,9 @@
 #include <algorithm>
 #include <array>
 #include <map>
-#include <set>
 
 #include "project/gradient_flow.h"
+#include "project/group_names.h"
 #include "project/roles.h"
 #include "workload/messages.h"
 
@@ -15,27 +15,6 @@ namespace trnsim::project {
 namespace {
 
 double seconds(int64_t ps) { return double(ps) / double(kPsPerSecond); }
-
-// "mesh_dp_shard" -> {mesh, dp, shard}
-std::set<std::string> words_of(const std::string& name) {
-  std::set<std::string> words;
-  std::string word;
-  for (const char c : name + "_") {
-    if (std::isalnum(static_cast<unsigned char>(c)) != 0) {
-      word += char(std::tolower(static_cast<unsigned char>(c)));
-    } else if (!word.empty()) {
-      words.insert(word);
-      word.clear();
-    }
-  }
-  return words;
-}
-
-using Words = std::initializer_list<const char*>;
-
-bool has_any(const std::set<std::string>& words, Words of) {
-  return std::any_of(of.begin(), of.end(), [&](const char* w) { return words.count(w) > 0; });
-}
 
 // Of the first forward pass whose samples are known; there is one.
 const std::string& module_of_samples(const workload::Workload& workload,
@@ -92,13 +71,10 @@ void add_flops(const fold::System& system, const machine::Machine& machine,
 
 namespace {
 
-// Ranks that share data: of tensor, sequence and context parallelism, and stages of a pipeline.
-constexpr Words kShareData = {"tp", "pp", "cp", "sp", "mp", "tensor", "model", "pipe"};
-
 // Whether two of its ranks share their data by the name of a group, so that not each has its own.
 bool has_sharers(const workload::Workload& workload, const workload::Group& group) {
   for (const workload::Group& other : workload.groups) {
-    if (!has_any(words_of(other.name), kShareData)) continue;
+    if (!is_named_for_parts(other)) continue;
     int64_t inside = 0;
     for (int64_t i = 0; i < other.ranks.size() && inside < 2; ++i) {
       inside += group.ranks.index_of(other.ranks.rank_at(i)) >= 0 ? 1 : 0;
@@ -111,26 +87,45 @@ bool has_sharers(const workload::Workload& workload, const workload::Group& grou
 // By the names of process groups; nothing where none says it.
 std::optional<int64_t> named_degree(const workload::Workload& workload) {
   std::map<std::string, int64_t> named;
+  std::optional<int64_t> whole;
   for (const workload::Group& group : workload.groups) {
-    const auto words = words_of(group.name);
-    if (has_any(words, kShareData) || words.count("ep") > 0) continue;
-    if (!has_any(words, {"dp", "ddp", "fsdp", "data", "replicate", "shard"})) continue;
-    if (!has_sharers(workload, group)) named[group.name] = group.ranks.size();
+    if (!is_named_for_data(group, Words::any) || has_sharers(workload, group)) continue;
+    named[group.name] = group.ranks.size();
+    if (is_named_for_data(group, Words::all)) whole = group.ranks.size();
   }
-  if (named.empty()) return std::nullopt;
+  if (named.empty() || whole) return whole;
   int64_t degree = 1;
   for (const auto& [name, size] : named) degree *= size;
-  for (const auto& [name, size] : named) {
-    const auto words = words_of(name);
-    if (words.count("dp") && !has_any(words, {"replicate", "shard"})) degree = size;
-  }
   return degree;
 }
 
-// Ranks that share a sequence may reduce gradients with those that have other ones.
-bool divides_sequences(const workload::Workload& workload) {
-  return std::any_of(workload.groups.begin(), workload.groups.end(),
-                     [](const auto& group) { return has_any(words_of(group.name), {"cp", "sp"}); });
+struct Spread {
+  std::optional<int64_t> degree;
+  std::string why;
+};
+
+// By what the records show; ranks of context parallelism have parts of the same samples.
+Spread spread_by_flow(const GradientFlow& flow, int64_t replicas) {
+  if (!flow.degree || *flow.degree > replicas) return {};
+  int64_t degree = *flow.degree;
+  // Model parallelism would have to send activations: the groups train on their own until their
+  // parameters are averaged (local SGD).
+  if (degree < replicas && replicas % degree == 0 && !flow.exchanges_beyond) {
+    return {replicas,
+            "no rank sends activations to those over which its gradients are not reduced: "
+            "each is taken to have its own data"};
+  }
+  if (degree == 1) {
+    return {degree, "ranks exchange activations and no gradients: all work on the same data"};
+  }
+  const bool has_context = flow.context > 1 && degree % flow.context == 0;
+  if (has_context) degree /= flow.context;
+  const std::string over = *flow.degree == replicas ? "all" : std::to_string(*flow.degree);
+  const std::string parts = ", of which " + std::to_string(flow.context) +
+                            " have parts of the same sequences: the others are taken to have "
+                            "their own data";
+  return {degree, "gradients are reduced over " + over + " ranks" +
+                      (has_context ? parts : ": each is taken to have its own data")};
 }
 
 }  // namespace
@@ -138,30 +133,16 @@ bool divides_sequences(const workload::Workload& workload) {
 std::optional<int64_t> data_parallel_degree(const CaseRole& role, int64_t replicas,
                                             std::vector<lower::Guess>& guesses) {
   if (replicas == 1) return 1;
-  const workload::Workload& workload = *role.workload;
-  auto reduced = gradient_degree(workload, role.step);
-  const bool is_possible = reduced && *reduced <= replicas;
-  const std::optional<int64_t> named = named_degree(workload);
-  if (named && *named <= replicas && replicas % *named == 0) {
-    // Names may leave out a part: of ("replica", "shard"), say, the first.
-    const bool leaves_out =
-        is_possible && *reduced > *named && *reduced % *named == 0 && !divides_sequences(workload);
-    if (!leaves_out) {
-      guesses.push_back({"data-parallel degree", std::to_string(*named),
-                         "from the names of process groups: tokens and samples count this often"});
-      return named;
-    }
+  Spread spread = spread_by_flow(follow_gradients(*role.workload, role.step), replicas);
+  const std::optional<int64_t> named = named_degree(*role.workload);
+  const bool is_possible = named && *named <= replicas && replicas % *named == 0;
+  if (is_possible && (!spread.degree || *spread.degree == 1)) {
+    spread = {named, "from the names of process groups: tokens and samples count this often"};
   }
-  if (!is_possible) return std::nullopt;
-  const int64_t context = context_degree(workload);  // ranks of it have parts of the same samples
-  if (context > 1 && *reduced % context == 0) *reduced /= context;
-  const std::string over = *reduced == replicas ? "all" : std::to_string(*reduced);
-  guesses.push_back(
-      {"data-parallel degree", std::to_string(*reduced),
-       *reduced == 1
-           ? "ranks exchange activations and no gradients: all work on the same data"
-           : "gradients are reduced over " + over + " ranks: each is taken to have its own data"});
-  return reduced;
+  if (spread.degree) {
+    guesses.push_back({"data-parallel degree", std::to_string(*spread.degree), spread.why});
+  }
+  return spread.degree;
 }
 
 namespace {
@@ -200,7 +181,7 @@ void add_throughput(const Case& of, const StepTotals& given, Projection& project
   const CaseRole& embedding = role_of_inputs(of, &workload::Counted::tokens);
   const auto degree = data_parallel_degree(sampled, replicas_of(of), guesses);
   const double step_s = seconds(projection.step_ps);
-  const int64_t context = context_degree(*embedding.workload);
+  const int64_t context = follow_gradients(*embedding.workload, embedding.step).context;
   const bool is_shared = context == 1 && sequences_may_be_shared(of);
   const auto rate = [&](const std::string& what, int64_t of_rank, int64_t of_all,
                         int64_t shared) -> std::optional<double> {

@@ -20,10 +20,11 @@ namespace trnsim::project {
 // no such peak.
 void add_flops(const fold::System& system, const machine::Machine& machine, Projection& projection);
 
-// How many ranks work on different samples: 1 for one rank; the product of the groups that call
-// themselves data-parallel (dp, ddp, fsdp, data, replicate, shard), "dp" alone where there is one;
-// else those over which the gradients are reduced (gradient_flow.h), of the ranks that run alike
-// (`replicas`, or those of the role). Otherwise null, with the reason.
+// How many ranks work on different samples: 1 for one rank; of the ranks that run alike
+// (`replicas`, or those of the role) those over which the gradients are reduced (gradient_flow.h)
+// and that do not have parts of the same sequences, or all where nobody sends activations to
+// others; where the step does not show it, the product of the groups that are named for data
+// (group_names.h), "dp" alone where there is one. Otherwise null, with the reason.
 std::optional<int64_t> data_parallel_degree(const CaseRole& role, int64_t replicas,
                                             std::vector<lower::Guess>& guesses);
 

@@ -372,6 +372,35 @@ std::vector<uint8_t> forwards_without_backward(const Workload& workload, const S
   return without;
 }
 
+bool begins_inside_optimizer(const Workload& workload, const Step& step) {
+  for (int64_t i = step.begin; i < step.end; ++i) {
+    if (is_marker(workload.records[size_t(i)], MarkerKind::optimizer_begin)) return false;
+    if (is_marker(workload.records[size_t(i)], MarkerKind::optimizer_end)) return true;
+  }
+  return false;
+}
+
+// Evaluations of the closure that an optimizer is given: the first counts (the only one of most),
+// further ones, as L-BFGS asks for, are of the same samples.
+class Closures {
+ public:
+  Closures(const Workload& workload, const Step& step)
+      : inside_(begins_inside_optimizer(workload, step)) {}
+
+  // Whether what the record begins is no further evaluation.
+  bool counts(const Record& record) {
+    if (is_marker(record, MarkerKind::optimizer_begin)) inside_ = true;
+    if (is_marker(record, MarkerKind::optimizer_end)) inside_ = ran_ = evaluated_ = false;
+    ran_ |= inside_ && is_marker(record, MarkerKind::forward_begin);
+    evaluated_ |= ran_ && record.kind == RecordKind::op && record.phase == Phase::optimizer;
+    return !evaluated_;
+  }
+
+ private:
+  bool inside_;
+  bool ran_ = false, evaluated_ = false;
+};
+
 }  // namespace
 
 Counted counted_in(const Workload& workload, const Step& step) {
@@ -392,13 +421,17 @@ Counted counted_in(const Workload& workload, const Step& step) {
   };
   const std::vector<uint8_t> outside = outside_step(workload, step);
   const std::vector<uint8_t> acts = forwards_without_backward(workload, step);
+  Closures closures(workload, step);
+  int64_t samples = -1;  // of the forward that runs
   for (int64_t i = step.begin; i < step.end; ++i) {
-    if (outside[size_t(i - step.begin)] || acts[size_t(i - step.begin)]) continue;
     const Record& record = workload.records[size_t(i)];
+    const bool is_first = closures.counts(record);
+    if (!is_first || outside[size_t(i - step.begin)] || acts[size_t(i - step.begin)]) continue;
     if (is_gradient_work(record) || (is_pipeline && is_marker(record, MarkerKind::forward_begin))) {
       needs_samples = needs_tokens = true;
     }
     if (is_marker(record, MarkerKind::step) && record.value >= 0) marked = record.value;
+    if (is_marker(record, MarkerKind::forward_begin)) samples = record.value;
     if (is_marker(record, MarkerKind::forward_begin) && needs_samples && record.value >= 0 &&
         !is_other(first_module, record.module)) {
       needs_samples = false;
@@ -407,6 +440,9 @@ Counted counted_in(const Workload& workload, const Step& step) {
     if (!needs_tokens || record.phase == Phase::recomputation) continue;
     const TensorSlot* indices = embedded(workload, record);
     if (!indices) continue;
+    // One a sample: its class, say, and no sequence.
+    const bool is_label = indices->meta.sizes.size() == 1 && indices->meta.sizes[0] == samples;
+    if (is_label) continue;
     if (is_pipeline && is_other(first_embedding, record.module)) continue;
     needs_tokens = false;
     if (counted.tokens < 0) counted.token_module = record.module;

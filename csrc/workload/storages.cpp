@@ -79,7 +79,7 @@ bool lives_into(const Storage& storage, const std::vector<int64_t>& at) {
 bool is_settled(StorageKind kind, const Life& life) {
   if (kind == StorageKind::communication) return !life.read_by_optimizer;
   return kind == StorageKind::parameter || kind == StorageKind::buffer ||
-         kind == StorageKind::input;
+         kind == StorageKind::input || kind == StorageKind::gradient;
 }
 
 }  // namespace

@@ -14,7 +14,8 @@ from torch import nn
 from torch.profiler import profile
 from torch.utils.checkpoint import checkpoint
 
-import trnsim.device  # noqa: F401
+import trnsim
+import trnsim.device
 from trnsim import _core, _torch
 from trnsim.capture.hooks import StopCapture
 from trnsim.capture.script import start_capture, stop_capture
@@ -310,7 +311,8 @@ def test_masks_and_what_is_broadcast_count_no_samples():
         ((mask,), -1),
         ((), -1),
         ((rows[0],), -1),
-        ((positions,), 8),
+        ((positions,), -1),  # tokens of sequences that are packed, or a number each
+        ((positions[None],), 1),
     ):
         with capture() as held:
             model = Masked().to("trn")
@@ -404,6 +406,75 @@ def test_an_optimizer_that_fails_does_not_leave_its_phase_behind():
     assert records[-1]["phase"] != "optimizer"
     ends = [value for name, value in markers(held.workload) if name == "optimizer_end"]
     assert ends == [0]
+
+
+def _steps_by_closure(optimizer, keyword: bool) -> int:
+    """How often three steps of 16 samples each ran their closure."""
+    model = nn.Linear(8, 4).to("trn")
+    stepper = optimizer(model.parameters(), lr=0.01)
+    rows = torch.ones(16, 8).to("trn")
+    runs = []
+
+    def closure():
+        stepper.zero_grad()
+        loss = model(rows).square().mean()
+        loss.backward()
+        runs.append(None)
+        return loss
+
+    for _ in range(3):
+        stepper.step(closure=closure) if keyword else stepper.step(closure)
+    return len(runs)
+
+
+@pytest.mark.parametrize("keyword", [True, False])
+@pytest.mark.parametrize("optimizer", [torch.optim.SGD, torch.optim.LBFGS])
+def test_a_closure_runs_forward_and_backward_inside_of_its_step(optimizer, keyword):
+    with capture() as held:
+        runs = _steps_by_closure(optimizer, keyword)
+    assert runs == 3 if optimizer is torch.optim.SGD else runs > 3
+    products = [r["phase"] for r in records_of(held.workload) if r["op"] == "aten::addmm"]
+    assert products == ["forward"] * runs
+    assert held.workload.whole_step_count == 3
+    found = trnsim.project(held.workload, "trn2", advise=False, interval=False)
+    assert found.samples_per_s * found.step_time_s == pytest.approx(16)
+
+
+def test_what_an_optimizer_multiplies_is_no_work_of_the_model():
+    with capture("phantom") as held:
+        model = nn.Linear(64, 64, bias=False).to("trn")
+        stepper = torch.optim.Muon(model.parameters())
+        for _ in range(3):
+            model(torch.ones(4, 64).to("trn")).sum().backward()
+            stepper.step()
+            stepper.zero_grad()
+        del model, stepper
+    found = trnsim.project(held.workload, "trn2", advise=False, interval=False)
+    assert found.model_flops == 2 * 2 * 4 * 64 * 64  # forward, and the gradient of the weights
+
+
+@pytest.mark.parametrize(("shape", "tokens"), [((8,), None), ((8, 5), 40), ((40,), 40)])
+def test_a_class_of_each_sample_is_no_token(shape, tokens):
+    class Conditioned(nn.Module):
+        def __init__(self):
+            super().__init__()
+            self.classes, self.inner = nn.Embedding(10, 16), nn.Linear(16, 16)
+
+        def forward(self, image, index):
+            return self.inner(image).sum() + self.classes(index).sum()
+
+    with capture("phantom") as held:
+        model = Conditioned().to("trn")
+        stepper = torch.optim.SGD(model.parameters())
+        for _ in range(2):
+            index = torch.zeros(shape, dtype=torch.long, device="trn")
+            model(torch.ones(8, 3, 16).to("trn"), index).backward()
+            stepper.step()
+        del model, stepper, index
+    found = trnsim.project(held.workload, "trn2", advise=False, interval=False)
+    assert found.samples_per_s * found.step_time_s == pytest.approx(8)
+    counted = found.tokens_per_s and found.tokens_per_s * found.step_time_s
+    assert counted == (tokens and pytest.approx(tokens))
 
 
 @pytest.mark.parametrize("reentrant", [True, False])

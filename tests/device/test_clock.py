@@ -50,6 +50,15 @@ def test_a_core_alone_takes_longer_than_the_chip_that_a_rank_has_to_itself() -> 
     assert 0 < times_ms[0] < times_ms[1]
 
 
+def test_time_goes_on_behind_steps_that_a_script_makes_by_hand() -> None:
+    weight = torch.zeros(64, 64, device="trn", requires_grad=True)
+    for _ in range(3):
+        (weight * weight).sum().backward()
+        with torch.no_grad():
+            weight -= weight.grad
+    assert elapsed_ms(3) > 0
+
+
 def test_nothing_between_two_events_takes_no_time() -> None:
     elapsed_ms(2)
     assert elapsed_ms(0) == 0

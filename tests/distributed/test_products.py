@@ -1,7 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
 # SPDX-FileCopyrightText: The trnsim authors
-"""Products of parallel styles over 64 ranks: FSDP2 with context parallelism, and with sequence and
-pipeline parallelism. Bytes by hand, torch's own tracker."""
+"""Products of parallel styles over 64 ranks: FSDP2 with context parallelism, with tensor and
+context parallelism, and with sequence and pipeline parallelism; HSDP with sequence parallelism; DDP
+with sequence and pipeline parallelism. Bytes by hand, torch's own tracker, who shares data."""
 
 from __future__ import annotations
 
@@ -15,8 +16,10 @@ import products
 import pytest
 from held import alive, groups_of, kept_for_backward, markers
 from jobs import job
-from parallel import HEADS, LAYERS, LENGTH, OF_ALL, OF_LAYER, WIDTH, WORDS
+from parallel import HEADS, LAYERS, LENGTH, OF_ALL, OF_LAYER, OF_NORMS, WIDTH, WORDS
 from products import CONTEXT, MICRO_BATCHES, REPLICAS, TENSOR
+
+import trnsim
 
 RANKS = 64
 TOKENS = parallel.BATCH * LENGTH
@@ -25,26 +28,39 @@ TOKENS = parallel.BATCH * LENGTH
 @pytest.fixture(scope="module")
 def workloads():
     """By the names that tracked.py has for them."""
-    with job(RANKS, "phantom") as holder:
-        products.train_context(3)
-        gc.collect()
+    found = {}
+    for style, train in (
+        ("fsdp2 x cp", products.train_context),
+        ("fsdp2 x tp x cp", products.train_tensor_context),
+        ("hsdp x tp", products.train_hybrid),
+    ):
+        with job(RANKS, "phantom") as holder:
+            train(3)
+            gc.collect()
+        found[style] = holder.workload
     # In one process the streams of a rank have other numbers than those of the next: not compared.
-    stages = pipelines.capture(lambda rank, _: products.train_stage(rank, 3), RANKS, checked=0)
-    first, last = stages
-    return {"fsdp2 x cp": holder.workload, "stage 0": first, "stage 1": last}
+    for name, by_copies in (("stage", False), ("copied stage", True)):
+        train = lambda rank, _, by_copies=by_copies: products.train_stage(rank, 3, by_copies)
+        stages = pipelines.capture(train, RANKS, checked=0)
+        found |= {f"{name} {i}": stage for i, stage in enumerate(stages)}
+    return found
 
 
-def of_stage(outside: int, norms: int) -> float:
+def of_stage(outside: int, norms: int, shared_by: int = REPLICAS) -> float:
     """Elements that a rank holds of a layer, matrices outside of it, and norms: tensor parallelism
     repeats these."""
     matrices = OF_LAYER - 2 * 2 * WIDTH + outside
-    return matrices / (REPLICAS * TENSOR) + norms * 2 * WIDTH / REPLICAS
+    return matrices / (shared_by * TENSOR) + norms * 2 * WIDTH / shared_by
 
 
 HELD = {
     "fsdp2 x cp": OF_ALL / RANKS,
     "stage 0": of_stage(WORDS * WIDTH, norms=2),
     "stage 1": of_stage(WORDS * WIDTH, norms=3),
+    "copied stage 0": of_stage(WORDS * WIDTH, norms=2, shared_by=1),
+    "copied stage 1": of_stage(WORDS * WIDTH, norms=3, shared_by=1),
+    "fsdp2 x tp x cp": (OF_ALL - OF_NORMS) / RANKS + OF_NORMS / (RANKS / TENSOR),
+    "hsdp x tp": (OF_ALL - OF_NORMS) / (2 * TENSOR) + OF_NORMS / 2,
 }
 
 
@@ -66,6 +82,50 @@ def test_context_parallelism_keeps_its_part_of_each_sequence(workloads):
     assert kept_for_backward(workloads["fsdp2 x cp"]) == pytest.approx(whole / CONTEXT, rel=0.02)
 
 
+def test_tensor_and_context_parallelism_keep_a_part_of_a_part(workloads):
+    # Of a layer whole in width the inputs and results of both norms; in parts queries, keys, values,
+    # the attention's result twice, as above, and input and result of the GELU. Behind the layers
+    # the last norm's input and result, and the probabilities.
+    tokens = TOKENS // 4
+    one = tokens * WIDTH * 4
+    layer = 4 * one + 13 * one / TENSOR + tokens * 4 * (2 * 2 + HEADS / TENSOR)
+    whole = LAYERS * layer + 2 * one + tokens * 4 * (2 + WORDS)
+    assert kept_for_backward(workloads["fsdp2 x tp x cp"]) == pytest.approx(whole, rel=0.02)
+
+
+def test_copies_of_sequence_parallelism_keep_parts_of_their_own_samples(workloads):
+    one = TOKENS * WIDTH * 4
+    layer = 2 * one + 14 * one / TENSOR + TOKENS * 4 * (2 * 2 + HEADS) / TENSOR
+    head = one / TENSOR + one + TOKENS * 4 * 2 / TENSOR + TOKENS * WORDS * 4
+    kept = kept_for_backward(workloads["hsdp x tp"])
+    assert kept == pytest.approx(LAYERS * layer + head, rel=0.02)
+
+
+@pytest.mark.parametrize(
+    ("styles", "copies"),
+    [
+        (["fsdp2 x cp"], 8),
+        (["fsdp2 x tp x cp"], 2),  # under names that say nothing
+        (["hsdp x tp"], 8),  # the same
+        (["stage 0", "stage 1"], REPLICAS),
+        (["copied stage 0", "copied stage 1"], REPLICAS),
+    ],
+)
+def test_samples_and_flops_are_those_of_all_copies(workloads, styles, copies):
+    roles = [workloads[style] for style in styles]
+    found = trnsim.project(roles[0] if len(roles) == 1 else roles, "trn2-ultra", chips=RANKS)
+    assert found.samples_per_s * found.step_time_s == pytest.approx(copies * parallel.BATCH)
+    assert found.tokens_per_s * found.step_time_s == pytest.approx(copies * TOKENS)
+    # 6 a matrix element and token, and of attention 4 a head's width, query and key, thrice. The
+    # embedding multiplies nothing.
+    matrices = OF_ALL - OF_NORMS - WORDS * WIDTH
+    attention = 3 * 4 * LAYERS * LENGTH * WIDTH
+    assert found.model_flops == pytest.approx(copies * TOKENS * (6 * matrices + attention))
+    causal = copies * TOKENS * (6 * matrices + attention / 2)
+    assert found.mfu_causal / found.mfu == pytest.approx(causal / found.model_flops)
+    assert sum(role.parameter_count for role in roles) == OF_ALL
+
+
 def test_stages_keep_their_part_of_the_micro_batches_in_flight(workloads):
     # Of a layer, the inputs of attention and feed-forward whole, and a part of 14: both norms'
     # inputs, queries, keys, values, the attention's result, four times as wide the input and the
@@ -77,12 +137,14 @@ def test_stages_keep_their_part_of_the_micro_batches_in_flight(workloads):
     # Buffers for what the other stage sends, one a micro-batch, are there all the time.
     # Stage 0 has two micro-batches in flight, and keeps its output of each.
     first = 2 * (layer + part) + MICRO_BATCHES * part
-    assert kept_for_backward(workloads["stage 0"]) == pytest.approx(first, rel=0.02)
+    for name in ("stage 0", "copied stage 0"):
+        assert kept_for_backward(workloads[name]) == pytest.approx(first, rel=0.02), name
     # Stage 1 has one, whose input is such a buffer; the last norm's input, and its result whole;
     # logits and probabilities.
     head = part + one + tokens * 4 * 2 / TENSOR + 2 * tokens * WORDS * 4
     last = layer + head + (MICRO_BATCHES - 1) * part
-    assert kept_for_backward(workloads["stage 1"]) == pytest.approx(last, rel=0.02)
+    for name in ("stage 1", "copied stage 1"):
+        assert kept_for_backward(workloads[name]) == pytest.approx(last, rel=0.02), name
 
 
 def test_each_stage_is_a_role_of_half_of_the_ranks(workloads):

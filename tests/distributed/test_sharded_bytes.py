@@ -87,6 +87,24 @@ def test_activations_of_whole_sequences_are_as_by_hand(workloads, style):
     assert alive(workload, backward)["activation"] == pytest.approx(expected, rel=0.02)
 
 
+def test_gradients_that_wait_for_a_later_reduction_are_whole():
+    with job(RANKS, "phantom") as holder:
+        model = parallel.build("fsdp2", RANKS)
+        optimizer = torch.optim.SGD(model.parameters(), lr=0.1)
+        ids, targets = parallel.batch()
+        for _ in range(2):
+            for is_last in (False, True):
+                model.set_requires_gradient_sync(is_last)
+                logits = model(ids).flatten(0, 1)
+                nn.functional.cross_entropy(logits, targets.flatten()).backward()
+            optimizer.step()
+            optimizer.zero_grad()
+        del model, optimizer, ids, targets, logits
+        gc.collect()
+    waiting = alive(holder.workload, markers(holder.workload, "forward_begin")[3])
+    assert waiting["gradient"] == 4 * OF_ALL
+
+
 def test_data_parallel_reduces_every_gradient_once(workloads):
     found = messages(workloads["plain"])
     assert set(found) == {"all_reduce 0"}

@@ -14,7 +14,9 @@ from torch import nn
 from torch.distributed.device_mesh import init_device_mesh
 from torch.distributed.pipelining import PipelineStage, Schedule1F1B
 from torch.distributed.tensor.experimental import context_parallel
+from torch.distributed.tensor.parallel.ddp import _pre_dp_module_transform
 from torch.nn import functional as F
+from torch.nn.parallel import DistributedDataParallel
 
 CONTEXT, STAGES, REPLICAS, TENSOR = 8, 2, 4, 8
 MICRO_BATCHES = 4
@@ -66,15 +68,50 @@ def train_context(steps: int, around: Around | None = None) -> None:
     _steps(model, steps, around, run)
 
 
-def train_stage(rank: int, steps: int) -> None:
-    """1F1B over two stages, each under FSDP2 over 4 ranks and sequence parallelism over 8."""
+def train_hybrid(steps: int) -> None:
+    """Copies of FSDP2 over 2 ranks, each of sequence parallelism over 8: HSDP x TP."""
+    names = ("copy", "part", "rest")  # that say nothing
+    with torch.device("meta"):
+        model = parallel.Transformer()
+    mesh = init_device_mesh("trn", (REPLICAS, 2, TENSOR), mesh_dim_names=names)
+    parallel.share_matrices(model, mesh["rest"], sequence=True)
+    parallel.divide(model, mesh["copy", "part"])
+    parallel.train(parallel.fill(model, "trn"), steps, foreach=True)
+
+
+def train_tensor_context(steps: int) -> None:
+    """FSDP2 over 8 ranks, of which 4 share a sequence, times tensor parallelism over 8."""
+    names = ("few", "several", "rest")
+    with torch.device("meta"):
+        model = parallel.Transformer()
+    mesh = init_device_mesh("trn", (2, 4, TENSOR), mesh_dim_names=names)
+    parallel.share_matrices(model, mesh["rest"], sequence=False)
+    parallel.divide(model, mesh["few", "several"]._flatten("both"))
+    parallel.fill(model, "trn")
+
+    def run() -> None:
+        ids, targets = parallel.batch()
+        buffers = {"buffers": [ids, targets], "buffer_seq_dims": [1, 1]}
+        with context_parallel(mesh["several"], **buffers):
+            F.cross_entropy(model(ids).flatten(0, 1), targets.flatten()).backward()
+
+    _steps(model, steps, None, run)
+
+
+def train_stage(rank: int, steps: int, by_copies: bool = False) -> None:
+    """1F1B over two stages of sequence parallelism over 8 ranks, each under FSDP2 over 4, or in 4
+    copies (DDP)."""
     mesh = init_device_mesh("trn", (STAGES, REPLICAS, TENSOR), mesh_dim_names=("pp", "dp", "tp"))
     place = rank // (REPLICAS * TENSOR)
     with torch.device("meta"):
         model = Stage(is_first=place == 0)
     parallel.share_matrices(model, mesh["tp"], sequence=True)
-    parallel.divide(model, mesh["dp"], reshard_after_forward=False)
+    if not by_copies:
+        parallel.divide(model, mesh["dp"], reshard_after_forward=False)
     parallel.fill(model, "trn")
+    if by_copies:
+        _pre_dp_module_transform(model)
+        model = DistributedDataParallel(model, process_group=mesh.get_group("dp"))
     device = torch.device("trn", torch.accelerator.current_device_index())
     stage = PipelineStage(model, place, STAGES, device, group=mesh.get_group("pp"))
     loss_of = lambda logits, targets: F.cross_entropy(logits.flatten(0, 1), targets.flatten())

@@ -167,8 +167,8 @@ def train(
         script.marker(FORWARD_BEGIN, n)
         activations = [script.storage(4 * n * d)]
         script.op(
-            f"aten::embedding(weight: float32[1000,{d}], indices: int64[{n}]) -> "
-            f"(out0: float32[{n},{d}])",
+            f"aten::embedding(weight: float32[1000,{d}], indices: int64[{n},1]) -> "
+            f"(out0: float32[{n},1,{d}])",
             [table, ids], activations[:], FORWARD, "embed",
         )  # fmt: skip
         for i in range(layers):

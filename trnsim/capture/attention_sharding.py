@@ -10,6 +10,7 @@ values round.
 
 from __future__ import annotations
 
+import inspect
 import sys
 from collections.abc import Callable
 from typing import Any
@@ -120,7 +121,13 @@ def _passed_round(op: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any
             "values alike along the sequence"
         )
     run: Callable[..., Any] = _ring_forward if op == _forward() else _ring_backward
-    results = run(info.compute_mesh.get_group(), *info.local_args, **info.local_kwargs)
+    first_record = _torch.record_count()
+    bound = inspect.signature(run).bind(
+        info.compute_mesh.get_group(), *info.local_args, **info.local_kwargs
+    )
+    results = run(*bound.args, **bound.kwargs)
+    if bound.arguments.get("is_causal", False):
+        _torch.mark_below_diagonal(first_record)
     return dispatcher.wrap(results, placed.output_spec)
 
 

@@ -111,8 +111,8 @@ def _first_input(tensors: list[torch.Tensor]) -> torch.Tensor | None:
     inputs = [each for each in tensors if each.dim() > 0 and each.dtype != torch.bool]
     if not inputs:
         return None
-    if all(each.dim() == 1 and each.is_floating_point() for each in inputs):
-        return None  # one sample's features, or samples of one number: which cannot be told
+    if all(each.dim() == 1 for each in inputs):
+        return None  # samples of one number, one's features, packed tokens: which cannot be told
     whole = (each for each in inputs[1:] if each.dim() > 1 and each.size(0) > 1)
     return inputs[0] if inputs[0].size(0) != 1 else next(whole, inputs[0])
 
@@ -168,6 +168,9 @@ class Hooks:
         self._whole_counts: dict[int, int] = {}  # of parameters that show a part, by id
         self._modules = ModulePaths()
         self._seen_roots: weakref.WeakSet[Module] = weakref.WeakSet()
+        # Those that had parameters when they were first called: tensor parallelism under DDP puts
+        # tensors in their place.
+        self._with_parameters: weakref.WeakSet[Module] = weakref.WeakSet()
         self._has_sequences: weakref.WeakKeyDictionary[Module, bool] = weakref.WeakKeyDictionary()
         self._thread = _PerThread()
         self._optimizer_ids: weakref.WeakKeyDictionary[Any, int] = weakref.WeakKeyDictionary()
@@ -214,6 +217,8 @@ class Hooks:
             return  # a checkpointed function that runs again
         if module not in self._seen_roots:
             self._seen_roots.add(module)
+            if _has_parameters(module):
+                self._with_parameters.add(module)
             self._whole_counts |= sharded.whole_counts(module.modules())
             for parameter in sharded.kept_parameters(module):
                 self._add_parameter(parameter)
@@ -224,7 +229,8 @@ class Hooks:
             self.devices[tensor.device.type] = None
             if not tensor.requires_grad and not isinstance(tensor, torch.nn.Parameter):
                 sharded.set_storage_kind(tensor, "input")
-        if torch.is_grad_enabled() and module.training and _has_parameters(module):
+        has_parameters = module in self._with_parameters or _has_parameters(module)
+        if torch.is_grad_enabled() and module.training and has_parameters:
             is_traced = torch._C._get_tracing_state() is not None  # sizes are then tensors
             self._begin_forward(module, None if is_traced else _first_input(tensors))
 
@@ -337,9 +343,10 @@ class Hooks:
         finally:
             self._after_step(optimizer, (), {})
 
-    def _before_step(self, optimizer: Any, args: Any, kwargs: Any) -> None:
+    def _before_step(self, optimizer: Any, args: Any, kwargs: Any) -> Any:
+        """What torch then calls the step with, where that is something else."""
         if is_dynamo_compiling():
-            return  # its graph calls compiled_step
+            return None  # its graph calls compiled_step
         identity = self._id_of(optimizer)
         running = self._thread.optimizers
         if running and len(running) != _enclosing_steps():  # an earlier step raised an exception
@@ -347,8 +354,39 @@ class Hooks:
                 self._leave_optimizer()
         if not running:
             _torch.record_marker("optimizer_begin", identity)
+            self._follow_parameters(optimizer)
         running.append(optimizer)
         _torch.push_optimizer()
+        if len(running) > 1:
+            return None  # it is the enclosing step's closure, if there is one
+        if len(args) > 1 and callable(args[1]):
+            return (args[0], self._outside_optimizer(args[1]), *args[2:]), kwargs
+        if callable(kwargs.get("closure")):
+            return args, {**kwargs, "closure": self._outside_optimizer(kwargs["closure"])}
+        return None
+
+    def _follow_parameters(self, optimizer: Any) -> None:
+        """They may have moved, as to what they were averaged into (local SGD)."""
+        for group in optimizer.param_groups:
+            for parameter in group["params"]:
+                if type(parameter) is torch.nn.Parameter and parameter.numel() > 0:
+                    _torch.set_storage_kind(parameter, "parameter")
+
+    def _outside_optimizer(self, closure: Callable[..., Any]) -> Callable[..., Any]:
+        """The closure, which an optimizer's step calls to run forward and backward."""
+
+        @functools.wraps(closure)
+        def evaluated(*args: Any, **kwargs: Any) -> Any:
+            depth = len(self._thread.optimizers)
+            for _ in range(depth):
+                _torch.pop_optimizer()
+            try:
+                return closure(*args, **kwargs)
+            finally:
+                for _ in range(depth):
+                    _torch.push_optimizer()
+
+        return evaluated
 
     def _add_parameters(self, optimizer: Any) -> None:
         for group in optimizer.param_groups:

@@ -183,6 +183,18 @@ AFTER_IMPORT = (
     ),
     Patch(
         "torch.distributed.fsdp._fully_shard._fsdp_param",
+        "FSDPParam.to_accumulated_grad_if_needed",
+        sharded.told_accumulated,
+        "nothing else says that these tensors are gradients: no optimizer reads them",
+    ),
+    Patch(
+        "torch.distributed",
+        "_register_comm_hook",
+        sharded.told_buckets,
+        "no message is sent from a bucket whose hook sends something else: nothing says what it is",
+    ),
+    Patch(
+        "torch.distributed.fsdp._fully_shard._fsdp_param",
         "FSDPParam.to_sharded_post_forward",
         sharded.told_resharded,
         "nothing else says that this tensor holds a part of parameters, not activations",

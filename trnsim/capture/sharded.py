@@ -95,12 +95,17 @@ def kept_parameters(module: torch.nn.Module) -> Iterator[torch.nn.Parameter]:
 
 
 def whole_counts(modules: Iterable[torch.nn.Module]) -> dict[int, int]:
-    """Elements on all ranks of the parameters that FSDP1 flattened and cut, by id.
+    """Elements on all ranks of the parameters that FSDP1 flattened and cut, and of those that
+    tensor parallelism cut under DDP, by id.
 
     They show this rank's part only; a DTensor counts as a whole by itself.
     """
     counts: dict[int, int] = {}
     for module in modules:
+        for parameter in module.parameters(recurse=False):
+            spec = getattr(parameter, "_st_info", None)
+            if spec is not None:
+                counts[id(parameter)] = math.prod(spec.shape)
         flat = getattr(getattr(module, "_handle", None), "flat_param", None)
         if flat is None or not hasattr(flat, "_shapes"):
             continue
@@ -177,6 +182,48 @@ def told_resharded(original: Callable[..., None]) -> Callable[..., None]:
             set_storage_kind(kept, "communication")
 
     return to_sharded_post_forward
+
+
+def told_accumulated(original: Callable[..., None]) -> Callable[..., None]:
+    """Replaces ``FSDPParam.to_accumulated_grad_if_needed``, which FSDP2 calls where a backward pass
+    does not reduce: says that what is kept for later ones is a gradient, whole as it is."""
+
+    @functools.wraps(original)
+    def to_accumulated_grad_if_needed(parameter: Any) -> None:
+        original(parameter)
+        kept = parameter.unsharded_accumulated_grad
+        kept = parameter._unsharded_param.grad if kept is None else kept
+        if kept is not None:
+            set_storage_kind(kept, "gradient")
+
+    return to_accumulated_grad_if_needed
+
+
+def _tell_kept(state: Any) -> None:
+    slots = [getattr(state, name, None) for name in getattr(type(state), "__slots__", ())]
+    for value in [*slots, *getattr(state, "__dict__", {}).values()]:
+        for kept in value.values() if isinstance(value, dict) else [value]:
+            if isinstance(kept, torch.Tensor):
+                set_storage_kind(kept, "communication")
+
+
+def told_buckets(original: Callable[..., None]) -> Callable[..., None]:
+    """Replaces DDP's ``_register_comm_hook``: says that the bucket and what the hook
+    keeps from step to step (the errors and factors of PowerSGD) are for messages."""
+
+    @functools.wraps(original)
+    def _register_comm_hook(reducer: Any, state: Any, hook: Callable[..., Any]) -> None:
+        @functools.wraps(hook)
+        def told(state: Any, bucket: Any) -> Any:
+            set_storage_kind(bucket.buffer(), "communication")
+            _tell_kept(state)  # what was made when the last message had come
+            future = hook(state, bucket)
+            _tell_kept(state)
+            return future
+
+        original(reducer, state, told)
+
+    return _register_comm_hook
 
 
 def told_unsharded(original: Callable[..., torch.Tensor]) -> Callable[..., torch.Tensor]:

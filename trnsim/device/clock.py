@@ -84,9 +84,9 @@ def _record_ends_ps(
     """Of each record's op, the end on this rank's engines and that of its launch; 0 where none."""
     from trnsim import _core
 
-    alone = _as_one_step(workload)
+    alone = _without_steps(workload)
     place = _core.make_placement(machine, 1, 0, ranks_per_chip)
-    program = _core.lower_step(alone, alone.choose_step(), machine, place, "", "")
+    program = _core.lower_step(alone, alone.all_as_one_step(), machine, place, "", "")
     system = _core.make_system(program, machine, _core.make_topology(machine, 1), place, 1)
     timeline = _core.simulate_step(
         system, _core.Engine.bulk, _core.Backend.cpp, False, True, True, None
@@ -106,8 +106,8 @@ def _record_ends_ps(
     return ends, launches
 
 
-def _as_one_step(workload: _core.Workload) -> _core.Workload:
-    """The same records as one step of one rank: no step ends, nothing is outside, no calls."""
+def _without_steps(workload: _core.Workload) -> _core.Workload:
+    """The same records of one rank: nothing says that a step ends or is outside, no calls."""
     from trnsim import _core
 
     names = _core.workload_enum_names()

@@ -138,11 +138,11 @@ def _run(
         if compose:
             order = sequential(layout, min(layout.micro_batches, TEMPLATES))
             order = with_messages(layout, stage, order)
-        trainer.step(tokens, with_messages(layout, stage, first))
-        torch.trn.step(**counted)
-        trainer.step(tokens, order, lambda action: marks.append((action, *_torch.position())))
-        torch.trn.step(**counted)
-        trainer.close()
+        with contextlib.closing(trainer):
+            trainer.step(tokens, with_messages(layout, stage, first))
+            torch.trn.step(**counted)
+            trainer.step(tokens, order, lambda action: marks.append((action, *_torch.position())))
+            torch.trn.step(**counted)
         del trainer, given, tokens
     return made[0], marks
 

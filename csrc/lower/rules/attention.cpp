@@ -98,6 +98,12 @@ bool is_causal(const Signature& signature) {
   return signature.int_or("is_causal", 0) != 0 || signature.int_or("causal", 0) != 0;
 }
 
+// A part of a causal attention over several ranks: the part above the diagonal that answers to it
+// is skipped, as the upper half of a causal attention on one rank is.
+bool is_below_diagonal(const Signature& signature) {
+  return signature.int_or("below_diagonal", 0) != 0;
+}
+
 bool has_dropout(const Signature& signature) {
   const workload::Scalar* scalar = signature.scalar("dropout_p");
   const double* p = scalar ? std::get_if<double>(&scalar->value) : nullptr;
@@ -149,6 +155,7 @@ CostFunction attention(bool backward) {
     cost.model_flops = backward ? 2 * forward : forward;
     cost.executed_flops = backward ? forward * 5 / 2 : forward;  // the scores are made again
     cost.model_flops_causal = shape.causal ? cost.model_flops / 2 : cost.model_flops;
+    if (is_below_diagonal(signature)) cost.model_flops *= 2;
     check_count(signature, "FLOPs", cost.model_flops, kMostFlops);
     if (!target.is_neuron() || scores == 0) return cost;
     const bool is_flex = signature.op.rfind("trnsim::flex_", 0) == 0;

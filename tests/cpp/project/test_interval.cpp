@@ -115,6 +115,46 @@ workload::Workload with_gradient(const std::vector<int32_t>& reductions, const c
   return made;
 }
 
+// The same, whose ranks also send each other activations over a group.
+workload::Workload exchanging(workload::Workload made, int32_t group) {
+  workload::Record record = made.records[0];
+  record.kind = workload::RecordKind::call;
+  record.phase = workload::Phase::forward;
+  record.signature = int32_t(made.signatures.size());
+  record.payload = int32_t(made.calls.size());
+  record.uses_begin = int64_t(made.uses.size());
+  record.uses_count = 2;
+  workload::Signature signature;
+  signature.op = "c10d::all_gather";
+  signature.inputs.resize(1);
+  signature.outputs.resize(1);
+  signature.inputs[0].meta.sizes = {1024};
+  const auto storage = int32_t(made.storages.size());
+  made.storages.resize(made.storages.size() + 2);
+  made.uses.insert(made.uses.end(), {{storage, 0}, {storage + 1, 1}});
+  made.calls.emplace_back();
+  made.calls.back().kind = workload::CallKind::all_gather;
+  made.calls.back().group = group;
+  made.signatures.push_back(signature);
+  made.records.insert(made.records.begin(), record);
+  return made;
+}
+
+// ... and an attention that reads them.
+workload::Workload attending(workload::Workload made, int32_t group) {
+  made = exchanging(std::move(made), group);
+  workload::Record record = made.records[0];
+  record.kind = workload::RecordKind::op;
+  record.signature = int32_t(made.signatures.size());
+  record.uses_begin += 1;  // what was gathered
+  record.uses_count = 1;
+  made.signatures.push_back(made.signatures[size_t(made.records[0].signature)]);
+  made.signatures.back().op = "aten::_scaled_dot_product_fused_attention_overrideable";
+  made.signatures.back().outputs.clear();
+  made.records.insert(made.records.begin() + 1, record);
+  return made;
+}
+
 int64_t degree_of(const workload::Workload& workload, int64_t replicas = 16) {
   std::vector<lower::Guess> guesses;
   const workload::Step step{0, int64_t(workload.records.size()), 1, true, false};
@@ -124,13 +164,16 @@ int64_t degree_of(const workload::Workload& workload, int64_t replicas = 16) {
 
 TEST(DataParallelDegree, IsTheSizeOfTheGroupsOverWhichGradientsAreReduced) {
   EXPECT_EQ(degree_of(with_gradient({0}, "aten::copy_")), 16);
-  EXPECT_EQ(degree_of(with_gradient({1}, "aten::_foreach_copy_")), 4);
-  EXPECT_EQ(degree_of(with_gradient({1, 2}, "aten::div.Tensor")), 8);
+  const auto with_model = [](const std::vector<int32_t>& reductions, const char* op) {
+    return exchanging(with_gradient(reductions, op), 0);
+  };
+  EXPECT_EQ(degree_of(with_model({1}, "aten::_foreach_copy_")), 4);
+  EXPECT_EQ(degree_of(with_model({1, 2}, "aten::div.Tensor")), 8);
   // Of a stage of a pipeline, of which so many run alike.
   EXPECT_EQ(degree_of(with_gradient({1}, "aten::copy_"), 4), 4);
   EXPECT_EQ(degree_of(with_gradient({1}, "aten::copy_"), 2), -1);
   // Reduced again, as in each micro-batch, a gradient stands for no more ranks.
-  EXPECT_EQ(degree_of(with_gradient({1, 1}, "aten::copy_")), 4);
+  EXPECT_EQ(degree_of(with_model({1, 1}, "aten::copy_")), 4);
   // What a matrix multiplication makes of a reduced activation is not reduced.
   EXPECT_EQ(degree_of(with_gradient({0}, "aten::mm")), 1);
   EXPECT_EQ(degree_of(with_gradient({}, "aten::copy_")), -1);
@@ -148,7 +191,7 @@ TEST(DataParallelDegree, CountsWhatTheOptimizerItselfReduces) {
   for (workload::Record& record : made.records) {
     if (record.kind == workload::RecordKind::call) record.phase = workload::Phase::optimizer;
   }
-  EXPECT_EQ(degree_of(made), 4);
+  EXPECT_EQ(degree_of(exchanging(made, 0)), 4);
   made = with_gradient({0}, "aten::stack");
   std::swap(made.records[1], made.records[2]);  // stacked into storage 1, which is then reduced
   made.records[1].phase = made.records[2].phase = workload::Phase::optimizer;
@@ -172,7 +215,51 @@ TEST(DataParallelDegree, CountsWhatTheOptimizerItselfReduces) {
   EXPECT_EQ(degree_of(padded), 16);
   // What a matrix multiplication made of a gradient (an update) and is then reduced says nothing.
   made.signatures[size_t(made.records[1].signature)].op = "aten::mm";
-  EXPECT_EQ(degree_of(made), 1);
+  EXPECT_EQ(degree_of(exchanging(made, 0)), 1);
+}
+
+// Local SGD: gradients are reduced over 4 ranks, and nothing else is exchanged in this step.
+TEST(DataParallelDegree, IsAllOfRanksThatSendNobodyActivations) {
+  EXPECT_EQ(degree_of(with_gradient({1}, "aten::copy_")), 16);
+  EXPECT_EQ(degree_of(exchanging(with_gradient({1}, "aten::copy_"), 1)), 16);
+  EXPECT_EQ(degree_of(exchanging(with_gradient({1}, "aten::copy_"), 0)), 4);
+}
+
+TEST(DataParallelDegree, LeavesOutRanksThatExchangeWhatAttentionReads) {
+  const auto made = attending(with_gradient({0}, "aten::copy_"), 1);
+  EXPECT_EQ(degree_of(made), 4);
+  EXPECT_EQ(follow_gradients(made, {0, int64_t(made.records.size()), 1, true, false}).context, 4);
+  EXPECT_EQ(degree_of(exchanging(with_gradient({0}, "aten::copy_"), 1)), 16);
+}
+
+// A bucket of which a small part (of norms, under tensor parallelism) has been reduced already.
+TEST(DataParallelDegree, GoesByWhatMostOfABucketIsReducedOver) {
+  workload::Workload made = with_gradient({2, 1}, "aten::copy_");
+  made.records.reserve(8);
+  workload::Record& gathers = made.records[2];  // the second reduction: a bucket is filled instead
+  gathers.kind = workload::RecordKind::op;
+  gathers.signature = int32_t(made.signatures.size());
+  workload::Signature signature;
+  signature.op = "aten::_chunk_cat.out";
+  signature.inputs.resize(2);
+  signature.outputs.resize(1);
+  signature.inputs[0].meta.sizes = {8};
+  signature.inputs[1].meta.sizes = {1024};
+  made.signatures.push_back(signature);
+  gathers.uses_begin = int64_t(made.uses.size());
+  gathers.uses_count = 3;
+  made.storages.resize(4);
+  for (workload::Storage& storage : made.storages) storage.bytes = 4096;
+  made.uses.insert(made.uses.end(), {{0, 1}, {3, 0}, {2, 1}});
+  workload::Record reduction = made.records[1];
+  reduction.payload = 1;  // over group 1
+  reduction.uses_begin = int64_t(made.uses.size());
+  made.uses.insert(made.uses.end(), {{2, 1}, {2, 2}});
+  made.records.insert(made.records.begin() + 3, reduction);
+  made.uses[size_t(made.records[4].uses_begin)].storage = 2;
+  EXPECT_EQ(degree_of(exchanging(made, 0)), 4);
+  made.signatures[size_t(gathers.signature)].inputs[0].meta.sizes = {4096};
+  EXPECT_EQ(degree_of(exchanging(made, 0)), 8);
 }
 
 TEST(ContextDegree, IsTheSizeOfTheGroupThatIsCalledSo) {
