@@ -2,6 +2,7 @@
 // SPDX-FileCopyrightText: The trnsim authors
 //
 #include <algorithm>
+#include <array>
 #include <limits>
 #include <map>
 #include <set>
@@ -165,6 +166,16 @@ void add_recurrent_guess(Program& program, const Plan& plan, const Target& targe
                              "by a multiple where their cells are small"});
 }
 
+// Decompositions and solves of matrices, which move few bytes for their work.
+bool is_factorization(const std::string& op) {
+  constexpr std::array<const char*, 12> kNames{
+      "aten::linalg_cholesky", "aten::cholesky",     "aten::_cholesky_solve",    "aten::linalg_qr",
+      "aten::linalg_lu",       "aten::_linalg",      "aten::linalg_inv",         "aten::linalg_eig",
+      "aten::linalg_ldl",      "aten::linalg_solve", "aten::linalg_householder", "aten::geqrf"};
+  return std::any_of(kNames.begin(), kNames.end(),
+                     [&](const char* name) { return op.starts_with(name); });
+}
+
 // Of Trainium's compiler and its library of collectives.
 void add_neuron_guesses(Program& program, const Target& target, Level level) {
   if (target.cores > 1) {
@@ -250,7 +261,11 @@ void add_guesses(Program& program, const Plan& plan, const workload::Workload& w
                                "they are of Trainium's engines: its FLOPs and bytes alone count"});
   }
   for (const std::string& op : unknown) {
-    program.guesses.push_back({"op without a cost rule", op, "costed by its bytes"});
+    program.guesses.push_back(
+        {"op without a cost rule", op,
+         is_factorization(op) ? "costed by its bytes, far too little: its work grows with the cube "
+                                "of its size, and much of it runs step by step"
+                              : "costed by its bytes"});
   }
 }
 

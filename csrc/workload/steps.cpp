@@ -114,11 +114,20 @@ bool moves_state(const Workload& workload, const Record& record, bool is_setup) 
          (is_setup && kind == StorageKind::buffer);
 }
 
-// What an embedding looks up, or null for every other record.
+// Whether a module's own name is that of an embedding of positions, which counts no tokens.
+bool is_named_for_positions(const std::string& path) {
+  const std::string name = path.substr(path.rfind('.') + 1);
+  return name == "wpe" || name == "pe" || name.starts_with("pos") ||
+         name.find("_pos") != std::string::npos || name.find("position") != std::string::npos;
+}
+
+// What an embedding looks up, or null for every other record and for positions.
 const TensorSlot* embedded(const Workload& workload, const Record& record) {
   if (record.kind != RecordKind::op) return nullptr;
   const Signature& signature = workload.signature_of(record);
-  return signature.op == "aten::embedding" ? signature.input("indices") : nullptr;
+  if (signature.op != "aten::embedding") return nullptr;
+  if (is_named_for_positions(workload.modules[size_t(record.module)])) return nullptr;
+  return signature.input("indices");
 }
 
 // What a script does under no_grad after its optimizer, in pieces that share no tensor made there.
@@ -332,7 +341,7 @@ namespace {
 
 // By record of the step: forward passes that no backward of it walks back, though it does walk back
 // another one before it: an agent that acts before it learns. Told by what the passes made with a
-// gradient and backward reads.
+// gradient and backward reads, and by autograd's numbers: an embedding makes nothing that it reads.
 std::vector<uint8_t> forwards_without_backward(const Workload& workload, const Step& step) {
   struct Pass {
     int64_t begin;
@@ -341,7 +350,16 @@ std::vector<uint8_t> forwards_without_backward(const Workload& workload, const S
   };
   std::vector<Pass> passes;
   std::vector<uint8_t> turn_is_read(1, 0);
+  std::map<int64_t, int64_t> forward_of;  // records, by autograd's number
   bool gradients = false;
+  const auto read = [&](int64_t record) {
+    const auto after =
+        std::upper_bound(passes.begin(), passes.end(), record,
+                         [](int64_t at, const Pass& pass) { return at < pass.begin; });
+    if (after == passes.begin()) return;
+    std::prev(after)->is_read = true;
+    turn_is_read[size_t(std::prev(after)->turn)] = 1;
+  };
   for (int64_t i = step.begin; i < step.end; ++i) {
     const Record& record = workload.records[size_t(i)];
     if (is_marker(record, MarkerKind::forward_begin)) {
@@ -349,20 +367,17 @@ std::vector<uint8_t> forwards_without_backward(const Workload& workload, const S
       gradients = false;
       passes.push_back({i, int32_t(turn_is_read.size()) - 1, false});
     }
+    if (is_differentiable_forward(record)) forward_of.emplace(record.sequence_nr, i);
     if (record.kind != RecordKind::op || record.phase != Phase::backward) continue;
     gradients = true;
+    const auto walked = forward_of.find(record.sequence_nr);
+    if (walked != forward_of.end()) read(walked->second);
     for (int32_t k = 0; k < input_count(workload, record); ++k) {
       const int32_t storage = workload.uses[size_t(record.uses_begin + k)].storage;
       if (storage < 0) continue;
       const int64_t born = workload.storages[size_t(storage)].born;
       if (born < step.begin || born >= i) continue;
-      if (!is_differentiable_forward(workload.records[size_t(born)])) continue;
-      const auto after =
-          std::upper_bound(passes.begin(), passes.end(), born,
-                           [](int64_t at, const Pass& pass) { return at < pass.begin; });
-      if (after == passes.begin()) continue;
-      std::prev(after)->is_read = true;
-      turn_is_read[size_t(std::prev(after)->turn)] = 1;
+      if (is_differentiable_forward(workload.records[size_t(born)])) read(born);
     }
   }
   std::vector<uint8_t> without(size_t(step.end - step.begin), 0);

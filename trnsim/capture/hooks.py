@@ -94,6 +94,13 @@ def _has_parameters(module: Module) -> bool:
     return next(module.parameters(), None) is not None
 
 
+def _has_shapes_only(module: Module, tensors: list[torch.Tensor]) -> bool:
+    """Whether its parameters and what it takes are on the meta device."""
+    first = next(module.parameters(), None)
+    held = tensors if first is None else [first, *tensors]
+    return bool(held) and all(each.device.type == "meta" for each in held)
+
+
 def _tensors(value: Any, depth: int = 0) -> Iterable[torch.Tensor]:
     """Tensors in arguments, also in lists, tuples and dictionaries up to two levels down."""
     if isinstance(value, torch.Tensor):
@@ -115,6 +122,18 @@ def _first_input(tensors: list[torch.Tensor]) -> torch.Tensor | None:
         return None  # samples of one number, one's features, packed tokens: which cannot be told
     whole = (each for each in inputs[1:] if each.dim() > 1 and each.size(0) > 1)
     return inputs[0] if inputs[0].size(0) != 1 else next(whole, inputs[0])
+
+
+def _count_of_images(args: tuple[Any, ...], kwargs: dict[str, Any]) -> int | None:
+    """Of a first argument that lists images of their own sizes, (channels, height, width) each, as
+    torchvision's detectors take them; None for any other."""
+    first = next(iter((*args, *kwargs.values())), None)
+    if not isinstance(first, (list, tuple)) or not first:
+        return None
+    is_image = (isinstance(each, torch.Tensor) and each.dim() == 3 for each in first)
+    if not all(is_image) or any(each.size(0) not in (1, 3, 4) for each in first):
+        return None
+    return len(first)
 
 
 def _mapped_count(tensor: torch.Tensor) -> int | None:
@@ -215,6 +234,9 @@ class Hooks:
     def _begin_outermost(self, module: Module, args: tuple[Any, ...], kwargs: Any) -> None:
         if _graph_task() != -1:
             return  # a checkpointed function that runs again
+        tensors = list(_tensors((args, kwargs)))
+        if _has_shapes_only(module, tensors):
+            return  # a script that counts FLOPs on a copy of its model
         if module not in self._seen_roots:
             self._seen_roots.add(module)
             if _has_parameters(module):
@@ -224,7 +246,6 @@ class Hooks:
                 self._add_parameter(parameter)
             for buffer in module.buffers():
                 sharded.set_storage_kind(buffer, "buffer")
-        tensors = list(_tensors((args, kwargs)))
         for tensor in tensors:
             self.devices[tensor.device.type] = None
             if not tensor.requires_grad and not isinstance(tensor, torch.nn.Parameter):
@@ -232,9 +253,12 @@ class Hooks:
         has_parameters = module in self._with_parameters or _has_parameters(module)
         if torch.is_grad_enabled() and module.training and has_parameters:
             is_traced = torch._C._get_tracing_state() is not None  # sizes are then tensors
-            self._begin_forward(module, None if is_traced else _first_input(tensors))
+            first = None if is_traced else _first_input(tensors)
+            self._begin_forward(module, first, _count_of_images(args, kwargs))
 
-    def _begin_forward(self, module: Module | None, first: torch.Tensor | None) -> None:
+    def _begin_forward(
+        self, module: Module | None, first: torch.Tensor | None, images: int | None = None
+    ) -> None:
         if self._stepped:
             self._stepped = False
             self._steps += 1
@@ -244,6 +268,8 @@ class Hooks:
             raise StopCapture  # again at each forward, where a script catches all exceptions
         if first is None:
             _torch.record_marker("forward_begin", -1)
+        elif images is not None:
+            _torch.record_marker("forward_begin", images)
         elif _is_sequence_first(module) or not self._holds_sequences(module):
             self._tell_samples(first, module)
         else:

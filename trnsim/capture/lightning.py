@@ -1,9 +1,10 @@
 # SPDX-License-Identifier: Apache-2.0
 # SPDX-FileCopyrightText: The trnsim authors
-"""Lightning's Trainer on the device: an accelerator of its own kind, chosen during a capture.
+"""Lightning's Trainer and Fabric on the device: an accelerator of its own kind, chosen during a
+capture.
 
 Lightning lets anyone register an accelerator, but chooses among those that it knows ("auto",
-"gpu"), and puts a Trainer with one device of any other kind on the CPU.
+"gpu"), puts one device of any other kind on the CPU, and takes FSDP to need a GPU.
 """
 
 from __future__ import annotations
@@ -19,12 +20,25 @@ from trnsim.capture.process_group import device_name
 from trnsim.capture.world import current_world
 
 PACKAGES = ("lightning.pytorch", "pytorch_lightning")
+FABRICS = ("lightning.fabric", "lightning_fabric")
+# Where each chooses its device, below its package.
+_CONNECTORS = (".trainer.connectors.accelerator_connector", ".connector")
+
+
+def connectors() -> list[tuple[str, str]]:
+    """Modules and classes that choose the accelerator and the strategy."""
+    return [(f"{each}{_CONNECTORS[0]}", "_AcceleratorConnector") for each in PACKAGES] + [
+        (f"{each}{_CONNECTORS[1]}", "_Connector") for each in FABRICS
+    ]
 
 
 def serve(module: ModuleType) -> None:
-    """Registers the accelerator at ``lightning.pytorch.accelerators``, once it is imported."""
+    """Registers the accelerator at ``lightning.pytorch.accelerators``, or Fabric's, once it is
+    imported."""
     name = device_name()
-    if name in module.AcceleratorRegistry:  # in the CUDA mode, Lightning's own serves
+    registry = getattr(module, "AcceleratorRegistry", None)
+    registry = module.ACCELERATOR_REGISTRY if registry is None else registry
+    if name in registry:  # in the CUDA mode, Lightning's own serves
         return
 
     class SimulatedAccelerator(module.Accelerator):  # type: ignore[name-defined, misc]
@@ -62,7 +76,7 @@ def serve(module: ModuleType) -> None:
         def name() -> str:
             return name
 
-    module.AcceleratorRegistry.register(name, SimulatedAccelerator, description="simulated")
+    registry.register(name, SimulatedAccelerator, description="simulated")
 
 
 def choose_accelerator(original: Callable[[], str]) -> Callable[[], str]:
@@ -83,17 +97,33 @@ def choose_strategy(original: Callable[[Any], Any]) -> Callable[[Any], Any]:
         devices = connector._parallel_devices
         if connector._num_nodes_flag > 1 or len(devices) != 1 or devices[0].type != device_name():
             return original(connector)
-        package = type(connector).__module__.removesuffix(
-            ".trainer.connectors.accelerator_connector"
-        )
+        package = type(connector).__module__
+        for suffix in _CONNECTORS:
+            package = package.removesuffix(suffix)
         strategies = __import__(f"{package}.strategies", fromlist=["SingleDeviceStrategy"])
         return strategies.SingleDeviceStrategy(device=devices[0])
 
     return _choose_strategy
 
 
+def check_strategy(original: Callable[[Any], None]) -> Callable[[Any], None]:
+    """Replaces ``_check_strategy_and_fallback``, which refuses FSDP where the accelerator is not
+    called a GPU."""
+
+    @functools.wraps(original)
+    def _check_strategy_and_fallback(connector: Any) -> None:
+        flag = connector._accelerator_flag
+        connector._accelerator_flag = "gpu" if flag == device_name() else flag
+        try:
+            original(connector)
+        finally:
+            connector._accelerator_flag = flag
+
+    return _check_strategy_and_fallback
+
+
 def ddp_device_ids(original: Callable[[Any], Any]) -> Callable[[Any], Any]:
-    """Replaces ``DDPStrategy.determine_ddp_device_ids``: with them it makes a stream of CUDA."""
+    """Replaces ``determine_ddp_device_ids``: with them it makes a stream of CUDA."""
 
     @functools.wraps(original)
     def determine_ddp_device_ids(strategy: Any) -> Any:

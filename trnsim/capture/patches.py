@@ -272,29 +272,28 @@ AFTER_IMPORT = (
         "accelerate 1.16",
     ),
     *(
-        Patch(
-            f"{package}.trainer.connectors.accelerator_connector",
-            f"_AcceleratorConnector.{name}",
-            replacement,
-            _LIGHTNING,
-            "lightning 2.6",
-        )
-        for package in lightning.PACKAGES
+        Patch(module, f"{connector}.{name}", replacement, _LIGHTNING, "lightning 2.6")
+        for module, connector in lightning.connectors()
         for name, replacement in (
             ("_choose_auto_accelerator", lightning.choose_accelerator),
             ("_choose_gpu_accelerator_backend", lightning.choose_accelerator),
             ("_choose_strategy", lightning.choose_strategy),
+            ("_check_strategy_and_fallback", lightning.check_strategy),
         )
     ),
     *(
         Patch(
             f"{package}.strategies.ddp",
-            "DDPStrategy.determine_ddp_device_ids",
+            f"DDPStrategy.{name}",
             lightning.ddp_device_ids,
             "with device ids it wraps the model on a stream of CUDA",
             "lightning 2.6",
         )
-        for package in lightning.PACKAGES
+        for packages, name in (
+            (lightning.PACKAGES, "determine_ddp_device_ids"),
+            (lightning.FABRICS, "_determine_ddp_device_ids"),
+        )
+        for package in packages
     ),
     *(
         Patch(
@@ -304,7 +303,7 @@ AFTER_IMPORT = (
             "every device but the CPU is cuda to it, whose autocast does nothing without CUDA",
             "lightning 2.6",
         )
-        for package in lightning.PACKAGES
+        for package in (*lightning.PACKAGES, *lightning.FABRICS)
     ),
     *(
         Patch(
@@ -429,7 +428,7 @@ def install_always() -> None:
     imports.after_import("torch._higher_order_ops.flex_attention", flex.serve)
     imports.after_import("torch._higher_order_ops.cond", control_flow.serve_cond)
     imports.after_import("torch._higher_order_ops.while_loop", control_flow.serve_while_loop)
-    for package in lightning.PACKAGES:
+    for package in (*lightning.PACKAGES, *lightning.FABRICS):
         imports.after_import(f"{package}.accelerators", lightning.serve)
 
 

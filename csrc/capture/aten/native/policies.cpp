@@ -11,6 +11,7 @@
 #include <ATen/ops/zeros.h>
 
 #include "capture/aten/special.h"
+#include "capture/recorder.h"
 
 namespace trnsim::capture {
 namespace {
@@ -19,7 +20,14 @@ at::Tensor indices_like(const at::Tensor& tensor, c10::IntArrayRef sizes) {
   return at::empty(sizes, tensor.options().dtype(at::kLong));
 }
 
+void say_all_are_selected() {
+  add_note(
+      "masks and boxes of values that phantom mode does not know select everything: what is "
+      "computed of them is an upper bound; --mode compute takes the real ones");
+}
+
 void nonzero(torch::jit::Stack& stack) {
+  say_all_are_selected();
   const auto self = stack[0].toTensor();
   const int64_t count = self.numel(), dims = self.dim();
   stack.clear();  // the layout of PyTorch's kernels: one dimension after the other
@@ -28,6 +36,7 @@ void nonzero(torch::jit::Stack& stack) {
 }
 
 void masked_select(torch::jit::Stack& stack) {
+  say_all_are_selected();
   const auto self = stack[0].toTensor();
   const auto sizes = at::infer_size(self.sizes(), stack[1].toTensor().sizes());
   stack.clear();
@@ -75,8 +84,9 @@ void unique_consecutive(torch::jit::Stack& stack) {
 void bincount(torch::jit::Stack& stack) {
   const auto self = stack[0].toTensor();
   const bool weighted = stack[1].isTensor() && stack[1].toTensor().defined();
-  const auto type = !weighted ? at::kLong
-                    : stack[1].toTensor().scalar_type() == at::kFloat ? at::kFloat : at::kDouble;
+  const auto type = !weighted                                         ? at::kLong
+                    : stack[1].toTensor().scalar_type() == at::kFloat ? at::kFloat
+                                                                      : at::kDouble;
   const int64_t bins = std::max<int64_t>(stack[2].toInt(), 1);
   stack.clear();
   stack.emplace_back(at::empty({bins}, self.options().dtype(type)));
@@ -91,6 +101,7 @@ void repeat_interleave(torch::jit::Stack& stack) {
 
 // torchvision's: all boxes are kept
 void keep_boxes(torch::jit::Stack& stack) {
+  say_all_are_selected();
   const auto boxes = stack[0].toTensor();
   stack.clear();
   stack.emplace_back(indices_like(boxes, {boxes.size(0)}));
