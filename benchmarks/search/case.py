@@ -34,7 +34,7 @@ def run() -> list[dict]:
     used = resource.getrusage(resource.RUSAGE_CHILDREN)
     found = json.loads(done.stdout)
     best, counts = found["best"][0], found["counts"]
-    layout = {name: best["layout"][name] for name in ("tp", "pp", "vp", "cp", "dp", "micro_batch")}
+    layout = {name: best[name] for name in ("tp", "pp", "vp", "cp", "dp", "micro_batch")}
     return [{
         "command": " ".join(["trnsim", *COMMAND]),
         "cores": os.cpu_count(),
