@@ -44,7 +44,7 @@ class Classer {
     const auto mark = [&](int32_t block) {
       if (block >= 0) blocks_[size_t(block)] = histories_.extend(0, {-1, block, 0});
     };
-    for (const OddRank& odd : job_.odd_ranks) mark(int32_t(odd.rank / layout_.size));
+    for (const OddRank& odd : job_.odd_ranks) mark(int32_t(layout_.ranks.block_of(odd.rank)));
     for (const auto& [link, factor] : job_.topology.faults()) mark(owners_.of(link).block);
     for (size_t i = 0; i < job_.changing_links.size(); ++i) {
       const int32_t link = job_.changing_links[i].first, owner = owners_.of(link).block;
@@ -251,9 +251,9 @@ LinkOwners::LinkOwners(const Job& job, const Layout& layout)
     TRN_ASSERT(chip_of(fabric_from_ + i) == 0 && chip_of(above_from_ - 1 - i) == chips - 1,
                "a fabric numbers the links of chips first, chip by chip");
   }
-  const int64_t chips_of_block = layout.size / job.placement.ranks_per_chip;
-  links_of_block_ = chips_of_block * topology_.pod_link_count() / topology_.pod_chips();
-  fabric_links_of_block_ = chips_of_block * links_of_chip;
+  const int64_t width = layout.ranks.width / job.placement.ranks_per_chip;  // chips
+  pod_links_ = {width * topology_.pod_link_count() / topology_.pod_chips(), layout.count};
+  fabric_links_ = {width * links_of_chip, layout.count};
 }
 
 int64_t LinkOwners::chip_of(int64_t link) const {
@@ -263,14 +263,14 @@ int64_t LinkOwners::chip_of(int64_t link) const {
 
 LinkOwners::Place LinkOwners::of(int32_t link) const {
   if (link >= above_from_) return {};
-  if (link < fabric_from_) return {int32_t(link / links_of_block_), link % links_of_block_};
+  if (link < fabric_from_) return {int32_t(pod_links_.block_of(link)), pod_links_.place_of(link)};
   constexpr int64_t kFabric = int64_t(1) << 40;
   const int64_t index = link - fabric_from_;
-  return {int32_t(index / fabric_links_of_block_), kFabric + index % fabric_links_of_block_};
+  return {int32_t(fabric_links_.block_of(index)), kFabric + fabric_links_.place_of(index)};
 }
 
 int32_t LinkOwners::moved(int32_t link, int64_t blocks) const {
-  return int32_t(link + blocks * (link < fabric_from_ ? links_of_block_ : fabric_links_of_block_));
+  return int32_t(link + blocks * (link < fabric_from_ ? pod_links_.width : fabric_links_.width));
 }
 
 Blocks one_block() { return {{0}, {0}, {}}; }

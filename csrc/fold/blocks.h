@@ -44,8 +44,8 @@ class LinkOwners {
   int64_t chip_of(int64_t link) const;  // -1 for a link above
 
   const machine::Topology& topology_;
-  int64_t links_of_block_, fabric_from_, above_from_;
-  int64_t fabric_links_of_block_;  // between its chips and switches of the fabric
+  int64_t fabric_from_, above_from_;
+  Stripes pod_links_, fabric_links_;  // of pods, and between chips and switches of the fabric
 };
 
 // All in one block.

@@ -28,6 +28,7 @@ namespace trnsim::fold {
 
 struct Layout;
 struct Made;
+struct Stripes;
 
 struct JobRole {
   std::shared_ptr<const lower::Program> program;
@@ -58,12 +59,13 @@ struct Job {
 System make_system(const Job& job);
 
 // Classes from blocks. A block is as many pods in a row as it takes for every communicator to be
-// inside one block, or to hold the same places of every block (data-parallel groups do). Blocks
-// with something odd in them stand for themselves; others are classed by what the communicators
-// that leave a pod, each traced in full, put on the links of every block and on the links above.
-// One block of each class is made, links above the blocks get the weights of all of them, and that
-// System, an exact quotient, is folded further. Where there are no such blocks, all is one block.
-// Cost: one route per send of what leaves a pod, and the ranks of a block for each class.
+// inside one block, or to hold the same places of every block (data-parallel groups do); where the
+// stages of a pipeline are many pods each, as many pods of every stage. Blocks with something odd
+// in them stand for themselves; others are classed by what the communicators that leave a pod, each
+// traced in full, put on the links of every block and on the links above. One block of each class
+// is made, links above the blocks get the weights of all of them, and that System, an exact
+// quotient, is folded further. Where there are no such blocks, all is one block. Cost: one route
+// per send of what leaves a pod, and the ranks of a block for each class.
 //
 // None of that depends on durations, bytes, latencies and the rates of links without faults: a
 // Mould serves every job that differs from its own in these alone, at the cost of folding the
@@ -90,8 +92,9 @@ class Mould {
   std::vector<OddRank> odd_ranks_;
   std::vector<int32_t> changing_links_;
 
-  int64_t block_size_ = 0;
+  std::shared_ptr<const Stripes> ranks_;  // of blocks
   std::vector<int32_t> class_of_block_;
+  int64_t block_classes_ = 0;
   std::shared_ptr<const Made> made_;
 };
 

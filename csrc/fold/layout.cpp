@@ -17,17 +17,19 @@ using Members = std::vector<int32_t>;
 
 class LayoutMaker {
  public:
-  LayoutMaker(const Job& job, const std::vector<int32_t>& role_of_rank, int64_t block_size)
+  LayoutMaker(const Job& job, const std::vector<int32_t>& role_of_rank, const Stripes& ranks)
       : job_(job), role_of_rank_(role_of_rank) {
-    layout_.size = block_size;
-    layout_.count = job.rank_count / block_size;
+    layout_.size = job.rank_count / ranks.count;
+    layout_.count = ranks.count;
+    layout_.ranks = ranks;
   }
 
   std::optional<Layout> make() {
-    const auto first = role_of_rank_.begin();
-    layout_.role_of.assign(first, first + layout_.size);
-    for (int64_t block = 1; block < layout_.count; ++block) {
-      if (!std::equal(first, first + layout_.size, first + block * layout_.size)) return {};
+    for (int64_t at = 0; at < layout_.size; ++at) {
+      layout_.role_of.push_back(role_of_rank_[size_t(layout_.ranks.at(0, at))]);
+    }
+    for (int64_t rank = 0; rank < job_.rank_count; ++rank) {
+      if (role_of_rank_[size_t(rank)] != layout_.role_of[size_t(place(rank))]) return {};
     }
     for (const int32_t role : layout_.role_of) {
       const Program& program = program_of(role);
@@ -50,7 +52,8 @@ class LayoutMaker {
  private:
   const Program& program_of(int32_t role) const { return *job_.roles[size_t(role)].program; }
   bool is_whole() const { return layout_.count == 1; }
-  int32_t place(int64_t rank) const { return int32_t(rank % layout_.size); }
+  int32_t place(int64_t rank) const { return int32_t(layout_.ranks.place_of(rank)); }
+  int64_t block(int64_t rank) const { return layout_.ranks.block_of(rank); }
 
   static bool has_messages(const Program& program) {
     return std::any_of(program.calls.begin(), program.calls.end(),
@@ -64,9 +67,9 @@ class LayoutMaker {
     std::vector<std::vector<int32_t>> of_block(size_t(layout_.count));
     for (const int64_t rank : ranks) {
       if (rank < 0 || rank >= job_.rank_count) return false;
-      of_block[size_t(rank / layout_.size)].push_back(place(rank));
+      of_block[size_t(block(rank))].push_back(place(rank));
     }
-    places = of_block[size_t(captured / layout_.size)];
+    places = of_block[size_t(block(captured))];
     if (places.size() == ranks.size()) return true;
     is_across = true;
     const auto sorted = [](Members of) {
@@ -75,6 +78,11 @@ class LayoutMaker {
     };
     return std::all_of(of_block.begin(), of_block.end(),
                        [&](const Members& of) { return sorted(of) == sorted(places); });
+  }
+
+  // Whether ranks are as far apart as their places.
+  bool is_in_one_stripe(int64_t a, int64_t b) const {
+    return a / layout_.ranks.width == b / layout_.ranks.width;
   }
 
   // How far the group is moved for each of its likes in the block; nothing when they do not tile.
@@ -91,6 +99,7 @@ class LayoutMaker {
       for (const int32_t member : places) {
         const int64_t moved = int64_t(member) + shift;
         if (moved < 0 || moved >= layout_.size) return {};
+        if (!is_in_one_stripe(member, moved)) return {};
         if (layout_.role_of[size_t(member)] != layout_.role_of[size_t(moved)]) return {};
         if (layout_.role_of[size_t(member)] != role) continue;
         if (covered[size_t(moved)]) return {};
@@ -222,9 +231,9 @@ class LayoutMaker {
     }
     int32_t peer = -1;
     for (int64_t block = 0; block < layout_.count; ++block) {
-      const int64_t index = index_of.at(int32_t(block * layout_.size) + at);
+      const int64_t index = index_of.at(int32_t(layout_.ranks.at(block, at)));
       const int32_t other = tile.members[size_t((index + distance) % size)];
-      if (other / layout_.size != block) return -1;
+      if (this->block(other) != block) return -1;
       if (peer >= 0 && place(other) != peer) return -1;
       peer = place(other);
     }
@@ -244,7 +253,7 @@ class LayoutMaker {
   void find_calls(int32_t index) {
     Tile& tile = layout_.tiles[size_t(index)];
     if (tile.members.size() < 2) return;
-    const size_t first = size_t(place(tile.members[0]));
+    const size_t first = size_t(layout_.place_of(tile, 0));
     const Program& program = program_of(layout_.role_of[first]);
     for (size_t call = 0; call < program.calls.size(); ++call) {
       const CallTemplate& called = program.calls[call];
@@ -272,11 +281,11 @@ class LayoutMaker {
 }  // namespace
 
 std::vector<int32_t> Layout::ranks_of(const Tile& tile, int64_t block) const {
-  std::vector<int32_t> ranks = tile.members;
+  std::vector<int32_t> found = tile.members;
   if (!tile.is_across) {
-    for (int32_t& rank : ranks) rank += int32_t(block * size);
+    for (int32_t& rank : found) rank = int32_t(ranks.at(block, rank));
   }
-  return ranks;
+  return found;
 }
 
 std::vector<int32_t> roles_of_ranks(const Job& job) {
@@ -314,31 +323,58 @@ void check_odd(const Job& job) {
 }
 
 std::optional<Layout> lay_out(const Job& job, const std::vector<int32_t>& role_of_rank,
-                              int64_t block_size) {
-  return LayoutMaker(job, role_of_rank, block_size).make();
+                              const Stripes& ranks) {
+  return LayoutMaker(job, role_of_rank, ranks).make();
 }
 
-std::optional<Layout> find_blocks(const Job& job, const std::vector<int32_t>& role_of_rank) {
-  const int64_t pods = job.topology.pod_count();
-  const int64_t pod_ranks = job.topology.pod_chips() * job.placement.ranks_per_chip;
-  if (job.rank_count != pods * pod_ranks) return {};
+Layout lay_out_whole(const Job& job, const std::vector<int32_t>& role_of_rank) {
+  return *lay_out(job, role_of_rank, {job.rank_count, 1});
+}
+
+namespace {
+
+// Of as many pods as it takes, that take turns in each `pods`.
+std::optional<Layout> smallest_blocks(const Job& job, const std::vector<int32_t>& role_of_rank,
+                                      int64_t pods, int64_t pod_ranks) {
   for (int64_t pods_of_block = 1; pods_of_block < pods; ++pods_of_block) {
     if (pods % pods_of_block != 0) continue;
-    auto layout = lay_out(job, role_of_rank, pods_of_block * pod_ranks);
+    auto layout = lay_out(job, role_of_rank, {pods_of_block * pod_ranks, pods / pods_of_block});
     if (layout) return layout;
   }
   return {};
 }
 
+// Whether the ranks of each role are consecutive, and as many as those of every other.
+bool have_equal_parts(const std::vector<int32_t>& role_of_rank, int64_t roles) {
+  const size_t part = role_of_rank.size() / size_t(roles);
+  for (size_t rank = 1; rank < role_of_rank.size(); ++rank) {
+    const bool is_new = role_of_rank[rank] != role_of_rank[rank - 1];
+    if (is_new != (rank % part == 0)) return false;
+  }
+  return true;
+}
+
+}  // namespace
+
+std::optional<Layout> find_blocks(const Job& job, const std::vector<int32_t>& role_of_rank) {
+  const int64_t pods = job.topology.pod_count();
+  const int64_t pod_ranks = job.topology.pod_chips() * job.placement.ranks_per_chip;
+  if (job.rank_count != pods * pod_ranks) return {};
+  if (auto layout = smallest_blocks(job, role_of_rank, pods, pod_ranks)) return layout;
+  const auto roles = int64_t(job.roles.size());
+  if (roles < 2 || pods % roles != 0 || !have_equal_parts(role_of_rank, roles)) return {};
+  return smallest_blocks(job, role_of_rank, pods / roles, pod_ranks);
+}
+
 Messages::Messages(const Job& job) {
   const std::vector<int32_t> roles = roles_of_ranks(job);
   std::optional<Layout> layout = find_blocks(job, roles);
-  if (!layout) layout = lay_out(job, roles, job.rank_count);
+  if (!layout) layout = lay_out_whole(job, roles);
   layout_ = std::make_shared<const Layout>(std::move(*layout));
 }
 
 int64_t Messages::number_of(int64_t rank, int32_t call) const {
-  const int64_t block = rank / layout_->size, place = rank % layout_->size;
+  const int64_t block = layout_->ranks.block_of(rank), place = layout_->ranks.place_of(rank);
   return block * int64_t(layout_->tiles.size()) +
          layout_->tile_of_message[size_t(place)][size_t(call)];
 }

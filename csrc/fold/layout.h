@@ -3,9 +3,11 @@
 //
 // Layout: a job's communicators by place in a block. Private to fold/.
 //
-// A job of `count` blocks of `size` consecutive ranks, in which rank b*size + p plays the role of
-// place p, and every communicator is inside a block (and has its like in every other), or holds the
-// same places of all blocks. With one block of all ranks it is just the job.
+// A job of `count` blocks of `size` ranks, in which the rank at place p of a block plays the role
+// of p, and every communicator is inside a block (and has its like in every other), or holds the
+// same places of all blocks. A block is consecutive ranks, or, in a pipeline whose stages are many
+// pods each, as many consecutive ranks of every stage. With one block of all ranks it is just the
+// job.
 #pragma once
 
 #include <cstdint>
@@ -17,6 +19,17 @@
 #include "fold/job.h"
 
 namespace trnsim::fold {
+
+// `count` blocks that take turns: `width` items each, and again until there are no more.
+struct Stripes {
+  int64_t width = 0, count = 0;
+  int64_t block_of(int64_t item) const { return item % (width * count) / width; }
+  // Ascending with the items of a block.
+  int64_t place_of(int64_t item) const { return item / (width * count) * width + item % width; }
+  int64_t at(int64_t block, int64_t place) const {
+    return (place / width * count + block) * width + place % width;
+  }
+};
 
 struct Tile {
   int32_t slot = 0;  // of the role that forms it
@@ -35,12 +48,21 @@ struct Family {
 
 struct Layout {
   int64_t size = 0, count = 0;
+  Stripes ranks;
   std::vector<int32_t> role_of;  // by place
   std::vector<Tile> tiles;
   std::vector<Family> families;
   std::vector<std::vector<int32_t>> tile_of_slot, tile_of_message;  // by place, as in Rank
 
   std::vector<int32_t> ranks_of(const Tile& tile, int64_t block) const;
+  int64_t rank_of(const Tile& tile, size_t member, int64_t block) const {
+    const int32_t at = tile.members[member];
+    return tile.is_across ? at : ranks.at(block, at);
+  }
+  int32_t place_of(const Tile& tile, size_t member) const {
+    const int32_t at = tile.members[member];
+    return tile.is_across ? int32_t(ranks.place_of(at)) : at;
+  }
 };
 
 // By rank. Throws SimulateError unless each rank plays one role.
@@ -48,12 +70,15 @@ std::vector<int32_t> roles_of_ranks(const Job& job);
 // Throws SimulateError unless what is odd or changes is there.
 void check_odd(const Job& job);
 
-// Nothing when the job has no such blocks; throws SimulateError when block_size is all ranks and
+// Nothing when the job has no such blocks; throws SimulateError when one block is all ranks and
 // groups do not tile their roles.
 std::optional<Layout> lay_out(const Job& job, const std::vector<int32_t>& role_of_rank,
-                              int64_t block_size);
+                              const Stripes& ranks);
+// All in one block.
+Layout lay_out_whole(const Job& job, const std::vector<int32_t>& role_of_rank);
 
-// Blocks of whole pods, the smallest that the job has; nothing when it has none.
+// Blocks of whole pods, the smallest that the job has: of consecutive ones, or else of as many in
+// the ranks of each role. Nothing when it has none.
 std::optional<Layout> find_blocks(const Job& job, const std::vector<int32_t>& role_of_rank);
 
 }  // namespace trnsim::fold

@@ -65,13 +65,19 @@ class Maker {
     return first_of_tile_[size_t(tile)] + c * step_of_tile_[size_t(tile)];
   }
 
+  // In the System, whose ranks are in the order of the job's.
+  int64_t rank_made(int32_t c, int64_t place) const {
+    return Stripes{layout_.ranks.width, classes()}.at(c, place);
+  }
+
   void make_ranks() {
     std::map<int64_t, const OddRank*> odd;
     for (const OddRank& at : job_.odd_ranks) odd[at.rank] = &at;
+    made_.system.ranks.resize(size_t(classes() * layout_.size));
     for (int32_t c = 0; c < classes(); ++c) {
       for (int64_t place = 0; place < layout_.size; ++place) {
-        const int64_t rank = blocks_.representative[size_t(c)] * layout_.size + place;
-        Rank& at = made_.system.ranks.emplace_back();
+        const int64_t rank = layout_.ranks.at(blocks_.representative[size_t(c)], place);
+        Rank& at = made_.system.ranks[size_t(rank_made(c, place))];
         at.role = layout_.role_of[size_t(place)];
         at.chip = int32_t(job_.placement.chip_of(rank));
         at.count = int64_t(blocks_of_class_[size_t(c)].size());
@@ -97,14 +103,14 @@ class Maker {
     if (of.is_across) {
       std::vector<bool> seen(made_.system.ranks.size(), false);
       for (const int32_t rank : of.members) {
-        const int64_t block_class = blocks_.class_of[size_t(rank / layout_.size)];
-        const int64_t at = block_class * layout_.size + rank % layout_.size;
+        const int32_t block_class = blocks_.class_of[size_t(layout_.ranks.block_of(rank))];
+        const int64_t at = rank_made(block_class, layout_.ranks.place_of(rank));
         if (!seen[size_t(at)]) made.members.push_back(int32_t(at));
         seen[size_t(at)] = true;
       }
     } else {
       for (const int32_t place : of.members) {
-        made.members.push_back(int32_t(c * layout_.size) + place);
+        made.members.push_back(int32_t(rank_made(c, place)));
       }
     }
     if (of.is_message) {

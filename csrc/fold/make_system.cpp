@@ -6,7 +6,7 @@ namespace trnsim::fold {
 
 System make_system(const Job& job) {
   check_odd(job);
-  const Layout layout = *lay_out(job, roles_of_ranks(job), job.rank_count);
+  const Layout layout = lay_out_whole(job, roles_of_ranks(job));
   Profiles profiles(job, layout);
   Made made = make_blocks(job, layout, one_block(), profiles, true);
   complete(job, made, made.system);

@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <tuple>
 
+#include "fold/layout.h"
 #include "fold/made.h"
 #include "fold/refine.h"
 
@@ -67,13 +68,14 @@ Mould::Mould(const Job& job)
     blocks = class_blocks(job, *layout, *profiles);
   }
   if (!blocks) {
-    layout = lay_out(job, roles, job.rank_count);
+    layout = lay_out_whole(job, roles);
     profiles.emplace(job, *layout);
     blocks = one_block();
   }
   made_ = std::make_shared<const Made>(make_blocks(job, *layout, *blocks, *profiles, false));
-  block_size_ = layout->size;
+  ranks_ = std::make_shared<const Stripes>(layout->ranks);
   class_of_block_ = blocks->class_of;
+  block_classes_ = int64_t(blocks->representative.size());
 }
 
 bool Mould::fits(const Job& job) const {
@@ -95,9 +97,10 @@ Cohorts Mould::cast(const Job& job) const {
   Cohorts cohorts = fold_system(std::move(system), 64, false);
   std::vector<int32_t> class_of_rank, class_of_link;
   class_of_rank.reserve(size_t(rank_count_));
+  const Stripes made{ranks_->width, block_classes_};
   for (int64_t rank = 0; rank < rank_count_; ++rank) {
-    const int64_t block_class = class_of_block_[size_t(rank / block_size_)];
-    const int64_t at = block_class * block_size_ + rank % block_size_;
+    const int64_t block_class = class_of_block_[size_t(ranks_->block_of(rank))];
+    const int64_t at = made.at(block_class, ranks_->place_of(rank));
     class_of_rank.push_back(cohorts.class_of_rank[size_t(at)]);
   }
   class_of_link.reserve(made_->link_made.size());

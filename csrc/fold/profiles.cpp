@@ -19,14 +19,17 @@ Profiles::Profiles(const Job& job, const Layout& layout)
 }
 
 bool Profiles::has_many_pods(const Tile& tile) const {
-  const auto pod = [&](int32_t rank) { return job_.topology.pod_of(chip_of(rank)); };
-  return std::any_of(tile.members.begin(), tile.members.end(),
-                     [&](int32_t rank) { return pod(rank) != pod(tile.members[0]); });
+  for (size_t i = 1; i < tile.members.size(); ++i) {
+    if (job_.topology.pod_of(chip_of(tile, i)) != job_.topology.pod_of(chip_of(tile, 0))) {
+      return true;
+    }
+  }
+  return false;
 }
 
 const PhaseShapes& Profiles::shapes_of(int32_t index) {
   const Tile& tile = layout_.tiles[size_t(index)];
-  const int32_t role = layout_.role_of[size_t(tile.members[0] % layout_.size)];
+  const int32_t role = layout_.role_of[size_t(layout_.place_of(tile, 0))];
   const auto [found, is_new] = shapes_.try_emplace({role, tile.calls});
   PhaseShapes& of = found->second;
   if (!is_new) return of;
@@ -57,7 +60,7 @@ void Profiles::find_likes() {
   for (int32_t tile = 0; tile < int32_t(layout_.tiles.size()); ++tile) {
     const Tile& of = layout_.tiles[size_t(tile)];
     if (of.calls.empty() || !leaves_pod(tile)) continue;
-    const int64_t pod = job_.topology.pod_of(chip_of(of.members[0]));
+    const int64_t pod = job_.topology.pod_of(chip_of(of, 0));
     auto& earlier = firsts[{&shapes_of(tile), pod}];
     for (const int32_t first : earlier) {
       const auto shift = shift_between(layout_.tiles[size_t(first)], of);
@@ -89,8 +92,8 @@ void Profiles::find_shifts() {
     const machine::LinkShift shift = likes_[size_t(tile)].shift.value_or(machine::LinkShift{});
     ++of_first[first_like(tile)][shift];
     for (int64_t block = 0; block < (of.is_across ? 1 : layout_.count); ++block) {
-      for (const int32_t member : of.members) {
-        const int32_t chip = chip_of(member + block * layout_.size);
+      for (size_t i = 0; i < of.members.size(); ++i) {
+        const int32_t chip = chip_of(of, i, block);
         if (of_plane.try_emplace(job_.topology.plane_to(chip), shift).first->second != shift)
           return;
       }
@@ -114,19 +117,16 @@ std::optional<machine::LinkShift> Profiles::shift_between(const Tile& from, cons
   if (from.is_across != to.is_across || from.members.size() != to.members.size()) return {};
   const machine::Topology& topology = job_.topology;
   const auto at = [&](const Tile& tile, size_t i) {
-    return topology.position_in_pod(chip_of(tile.members[i]));
+    return topology.position_in_pod(chip_of(tile, i));
   };
   for (size_t i = 0; i < from.members.size(); ++i) {
-    const bool same_pod =
-        topology.pod_of(chip_of(from.members[i])) == topology.pod_of(chip_of(to.members[i]));
+    const bool same_pod = topology.pod_of(chip_of(from, i)) == topology.pod_of(chip_of(to, i));
     if (!same_pod || at(from, i) != at(from, 0) || at(to, i) != at(to, 0)) return {};
   }
   std::optional<machine::LinkShift> shift;
   for (int64_t block = 0; block < (from.is_across ? 1 : layout_.count); ++block) {
     for (size_t i = 0; i < from.members.size(); ++i) {
-      const int64_t moved = block * layout_.size;
-      const auto own =
-          topology.shift_between(chip_of(from.members[i] + moved), chip_of(to.members[i] + moved));
+      const auto own = topology.shift_between(chip_of(from, i, block), chip_of(to, i, block));
       if (!own || (shift && *own != *shift)) return {};
       shift = own;
     }

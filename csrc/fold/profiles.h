@@ -72,7 +72,9 @@ class Profiles {
   void find_likes();
   void find_shifts();
   std::optional<machine::LinkShift> shift_between(const Tile& from, const Tile& to) const;
-  int32_t chip_of(int64_t rank) const { return int32_t(job_.placement.chip_of(rank)); }
+  int32_t chip_of(const Tile& tile, size_t member, int64_t block = 0) const {
+    return int32_t(job_.placement.chip_of(layout_.rank_of(tile, member, block)));
+  }
 
   const Job& job_;
   const Layout& layout_;

@@ -190,8 +190,8 @@ class _Answers:
         return front
 
 
-# What a process takes: for itself, and for each chip of the machine (393,216 take 9 GB).
-_BYTES_OF_PROCESS, _BYTES_OF_CHIP = 1_000_000_000, 25_000
+# What a process takes: for itself, and for each chip of the machine (393,216 add 1.1 GB).
+_BYTES_OF_PROCESS, _BYTES_OF_CHIP = 1_000_000_000, 3_000
 
 
 def _jobs_for(chips: int) -> int:

@@ -6,6 +6,7 @@
 
 #include <random>
 
+#include "fold/layout.h"
 #include "fold/refine.h"
 #include "simulate/timeline.h"
 #include "training.h"
@@ -122,6 +123,30 @@ TEST(MakeCohorts, MakesOneBlockOfEachClass) {
   EXPECT_EQ(after.system->ranks.size(), 8u);
   const auto every = std::make_shared<const System>(make_system(training.job()));
   expect_same(*fold_system(every).system, *after.system);
+}
+
+TEST(MakeCohorts, ABlockTakesPodsOfEveryStage) {
+  // 3 stages of 512 pods each, as Megatron-LM numbers ranks: data parallel groups inside a stage.
+  Training training;
+  training.replicas = 512;
+  training.stages = 3;
+  training.seed = 5;
+  training.are_replicas_neighbours = true;
+  const Job symmetric = training.job();
+  const std::optional<Layout> layout = find_blocks(symmetric, roles_of_ranks(symmetric));
+  ASSERT_TRUE(layout);
+  EXPECT_EQ(layout->size, 3 * 8);
+  EXPECT_EQ(layout->count, 512);
+  EXPECT_EQ(layout->ranks.at(1, 8), 512 * 8 + 8);
+  for (const bool is_odd : {false, true}) {
+    if (is_odd) training.odd_ranks = {{700, 3 << 15, 0, {}}};
+    const Job job = training.job();
+    const auto every = std::make_shared<const System>(make_system(job));
+    const Cohorts full = fold_system(every), direct = make_cohorts(job);
+    expect_same(*full.system, *direct.system);
+    EXPECT_EQ(full.class_of_rank, direct.class_of_rank);
+    expect_same_links(full, direct);
+  }
 }
 
 TEST(MakeCohorts, AJobWithoutBlocksIsFoldedFromEveryRank) {

@@ -61,7 +61,7 @@ TEST(Profiles, OfTilesThatAreAlikeAreMovedCopies) {
 TEST(Profiles, HoldTheSendsOfEachShape) {
   Training training = random_training(1);
   const Job job = training.job();
-  const Layout layout = *lay_out(job, roles_of_ranks(job), job.rank_count);
+  const Layout layout = lay_out_whole(job, roles_of_ranks(job));
   Profiles profiles(job, layout);
   const Geometry geometry{job.topology, job.placement,
                           machine::used_torus(job.machine, job.placement.chips)};

@@ -44,10 +44,12 @@ inline Pattern any_pattern(uint64_t random) {
 }
 
 // Replicas of `stages` pods: tensor parallel in a pod, messages from pod to pod, data parallel over
-// all replicas, or half of it over pairs of them and half over every second one.
+// all replicas, or half of it over pairs of them and half over every second one. The stages of a
+// replica are neighbours, or the replicas of a stage.
 struct Training {
   int64_t replicas = 4, stages = 1, ranks_per_chip = 1;
   bool in_pairs = false, over_world = false;
+  bool are_replicas_neighbours = false;
   bool is_mixed = false;  // trees, shifts and uneven parts too
   uint64_t seed = 0;
   std::vector<machine::LinkFault> faults = {};
@@ -59,6 +61,8 @@ struct Training {
   std::unique_ptr<machine::Topology> topology = nullptr;
 
   int64_t pod() const { return 8 * ranks_per_chip; }
+  int64_t to_next_replica() const { return are_replicas_neighbours ? pod() : stages * pod(); }
+  int64_t to_next_stage() const { return are_replicas_neighbours ? replicas * pod() : pod(); }
   int64_t ranks() const { return replicas * stages * pod(); }
 
   Job job() {
@@ -68,7 +72,8 @@ struct Training {
     if (!topology) topology = machine::make_topology(machine, placement.chips, {faults, 0});
     Job job{machine, *topology, placement, ranks(), {}, odd_ranks, changing_links};
     for (int64_t stage = 0; stage < stages; ++stage) {
-      const RankPattern played{stage * pod(), {{1, pod()}, {stages * pod(), replicas}}, {}};
+      const RankPattern played{
+          stage * to_next_stage(), {{1, pod()}, {to_next_replica(), replicas}}, {}};
       job.roles.push_back({program(stage), played});
     }
     return job;
@@ -81,9 +86,10 @@ struct Training {
     const int32_t stream = builder.queue(lower::QueueKind::collective, 0);
     const int32_t send = builder.queue(lower::QueueKind::send, 0);
     const int32_t recv = builder.queue(lower::QueueKind::recv, 0);
-    const int64_t replica = stages * pod();
-    const int64_t own = stage * pod() + int64_t(random() % uint64_t(pod())) +
-                        replica * int64_t(random() % uint64_t(replicas));
+    const int64_t replica = to_next_replica(), next = to_next_stage();
+    const int64_t index = int64_t(random() % uint64_t(pod()));
+    const int64_t number = int64_t(random() % uint64_t(replicas));
+    const int64_t first = stage * next + index, own = first + replica * number;
     builder.program.rank = own;
     const auto group = [&](const std::string& name, const RankPattern& ranks) {
       builder.program.groups.push_back({name, ranks});
@@ -119,11 +125,10 @@ struct Training {
     }
     if (is_mixed && seed % 8 == 0)
       calls.push_back(call(CallKind::all_to_all, in_pod, Pattern::uneven, -1));
-    const int64_t first = own % replica;
     if (in_pairs) {
-      const int64_t pair = own / replica / 2 * 2;
-      const int32_t near = group("near", {first + pair * replica, {{replica, 2}}, {}});
-      const int32_t far = group("far", {own % (2 * replica), {{2 * replica, replicas / 2}}, {}});
+      const int64_t pair = first + number / 2 * 2 * replica, odd = first + number % 2 * replica;
+      const int32_t near = group("near", {pair, {{replica, 2}}, {}});
+      const int32_t far = group("far", {odd, {{2 * replica, replicas / 2}}, {}});
       for (const int32_t slot : {near, far}) {
         calls.push_back(call(CallKind::all_gather, slot, Pattern::ring, -1));
       }
@@ -145,10 +150,9 @@ struct Training {
         calls.push_back(call(CallKind::all_reduce, world, any_pattern(random()), -1, scope));
       }
     }
-    const int32_t line =
-        group("pp", {own % pod() + own / replica * replica, {{pod(), stages}}, {}});
-    const int32_t sent = call(CallKind::send, line, Pattern::message, own + pod());
-    const int32_t received = call(CallKind::recv, line, Pattern::message, own - pod());
+    const int32_t line = group("pp", {own - stage * next, {{next, stages}}, {}});
+    const int32_t sent = call(CallKind::send, line, Pattern::message, own + next);
+    const int32_t received = call(CallKind::recv, line, Pattern::message, own - next);
     auto& templates = builder.program.calls;
     templates[size_t(received)].phases = templates[size_t(sent)].phases;
     const bool sends = stage + 1 < stages, receives = stage > 0;
@@ -197,6 +201,7 @@ inline Training random_training(uint64_t seed) {
   if (below(4) == 0) {
     training.changing_links.push_back({int32_t(below(48)), {{500, 1'000'000'000}}});
   }
+  training.are_replicas_neighbours = below(2) == 0;
   return training;
 }
 
