@@ -8,6 +8,7 @@ from __future__ import annotations
 import math
 import os
 import time
+import warnings
 from collections.abc import Mapping
 from dataclasses import asdict, dataclass, replace
 from pathlib import Path
@@ -15,7 +16,7 @@ from typing import TYPE_CHECKING, Any
 
 from trnsim.errors import PlanError, RecipeError, TrnSimError
 from trnsim.plan.kept import Kept, key_of
-from trnsim.plan.layout_search import search
+from trnsim.plan.layout_search import Search, search
 from trnsim.plan.layouts import Candidate, Refused, Space, candidates, nearest_that_work, styles_of
 from trnsim.plan.progress import Teller
 from trnsim.plan.script_runs import Outcome, RunOptions, Target
@@ -152,17 +153,25 @@ class ModelRuns:
         )  # fmt: skip
         if done.best:
             return done.best[0].candidate, len(allowed)
-        from trnsim.report.search import named
+        raise PlanError(_none_fits(done, len(allowed)))
 
-        least = min(done.simulated, key=lambda one: one.trial.memory_peak_bytes, default=None)
-        if least is None:
-            why = f": {named(done.failed[0][0])}: {done.failed[0][1]}" if done.failed else ""
-            raise PlanError(f"none of {len(allowed):,} layouts fits into a rank's memory{why}")
-        raise PlanError(
-            f"none of {len(allowed):,} layouts fits into a rank's memory, the least that was "
-            f"simulated takes {words.size(least.trial.memory_peak_bytes)} ({named(least.candidate)}"
-            "): use more chips, or more --tp, --pp or --recompute"
-        )
+
+def _none_fits(done: Search, allowed: int) -> str:
+    """What was the least that is known to be too much, and what helps."""
+    from trnsim.report.search import named
+
+    least = min(done.simulated, key=lambda one: one.trial.memory_peak_bytes, default=None)
+    why = "all by their parameters, gradients, moments and activations alone"
+    if least is not None:
+        taken = words.size(least.trial.memory_peak_bytes)
+        why = f"the least that was simulated takes {taken} ({named(least.candidate)})"
+    elif done.failed:
+        candidate, reason = done.failed[0]
+        why = f"{len(done.failed):,} failed: {named(candidate)}: {reason}"
+    return (
+        f"none of {allowed:,} layouts fits into a rank's memory, {why}: use more chips, or another "
+        "tp, pp or recompute"
+    )
 
 
 def _described(chosen: Candidate, of: int) -> dict[str, Any]:
@@ -176,10 +185,12 @@ def _document(where: Where, model: Model, chosen: Candidate, chips: int) -> dict
     shorter steps."""
     layout, style = chosen.layout, chosen.style
     lengths = simulated_lengths(model, layout)
-    done = [
-        step_of(where, model, length, style, interval=length is lengths[-1]).to_dict()
-        for length in lengths
-    ]
+    with warnings.catch_warnings():  # of torch, about its own names in the reference program
+        warnings.filterwarnings("ignore", category=FutureWarning, module="torch")
+        done = [
+            step_of(where, model, length, style, interval=length is lengths[-1]).to_dict()
+            for length in lengths
+        ]
     document = done[-1]
     if len(done) > 1:
         rates = {"tokens": layout.global_batch * layout.sequence, "samples": layout.global_batch}

@@ -313,6 +313,11 @@ def scaling_lines(done: Scaling) -> list[str]:
     if done.model is not None:
         ran = [(f"{point.chips:,} chips", point.document) for point in done.ran]
         lines += _layout_lines(done.model, ran)
+        if done.stack is None:
+            lines.append(
+                "no stack: by the machine's figures alone, which no program reaches: name one, as "
+                f"--machine {done.machine}:STACK (trnsim info lists them)"
+            )
     stop = _stop_line(done)
     lines += [stop] if stop else []
     for point in done.points:
