@@ -98,10 +98,10 @@ def test_pipeline_memory():
 @pytest.mark.parametrize("stage", [0, 1, 15])
 def test_pipeline_payloads(stage):
     """Of each layer and micro-batch, forward: two all-gathers (before queries, keys and values, and
-    before gate and up) and two reduce-scatters (after attention's product and after down); backward:
-    the same turned around, and both inputs are gathered again for gradients of weights. The
+    before gate and up) and two reduce-scatters (after attention's product and after down);
+    backward: the same turned around, and both inputs are gathered again for weights' gradients. The
     embedding adds a reduce-scatter, and an all-gather on its way back; the logits an all-gather,
-    another for the gradient, and a reduce-scatter, and three sums over the vocabulary's parts."""
+    another for the gradient, a reduce-scatter, and three sums over the vocabulary's parts."""
     micro_batches, is_end = 16, stage in (0, 15)
     layers = 7 if is_end else 8
     held = layers * layer(8) + (embedding(8) if is_end else 0) + (H if stage == 15 else 0)

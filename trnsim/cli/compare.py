@@ -98,21 +98,14 @@ def compare(
     check_ranks: options.CheckRanks = 2,
     cuda: options.Cuda = None,
     global_batch: Batch = None,
-    sequence: layouts.Sequence = None,
-    tp: layouts.Tp = None,
-    pp: layouts.Pp = None,
-    vp: layouts.Vp = None,
-    cp: layouts.Cp = None,
-    ep: layouts.Ep = None,
-    micro_batch: layouts.MicroBatch = None,
-    zero: layouts.Zero = None,
-    recompute: layouts.Recompute = None,
-    precision: layouts.Precision = None,
-    least_used: layouts.LeastUsed = None,
-    jobs: layouts.Jobs = None,
+    sequence: layouts.Sequence = None, tp: layouts.Tp = None, pp: layouts.Pp = None,
+    vp: layouts.Vp = None, cp: layouts.Cp = None, ep: layouts.Ep = None,
+    micro_batch: layouts.MicroBatch = None, zero: layouts.Zero = None,
+    recompute: layouts.Recompute = None, precision: layouts.Precision = None,
+    least_used: layouts.LeastUsed = None, jobs: layouts.Jobs = None,
     out: options.KeepOut = None,
     as_json: options.Json = False,
-) -> None:
+) -> None:  # fmt: skip
     """Compare run files, or run one job on several machines: time, memory, dollars, joules.
 
     Run files: each on its own machine, against the first. With --machines: a script runs anew for

@@ -59,7 +59,7 @@ Batch = Annotated[
     int | None,
     typer.Option(
         metavar="B",
-        help="Of a model: sequences of a step at the smallest size, and in proportion at the others "
+        help="Of a model: sequences of a step at the smallest size, in proportion at the others "
         "(default: one a chip).",
     ),
 ]
@@ -98,26 +98,20 @@ def scale(
     check_ranks: options.CheckRanks = 2,
     cuda: options.Cuda = None,
     global_batch: Batch = None,
-    sequence: layouts.Sequence = None,
-    tp: layouts.Tp = None,
-    pp: layouts.Pp = None,
-    vp: layouts.Vp = None,
-    cp: layouts.Cp = None,
-    ep: layouts.Ep = None,
-    micro_batch: layouts.MicroBatch = None,
-    zero: layouts.Zero = None,
-    recompute: layouts.Recompute = None,
-    precision: layouts.Precision = None,
-    least_used: layouts.LeastUsed = None,
-    jobs: layouts.Jobs = None,
+    sequence: layouts.Sequence = None, tp: layouts.Tp = None, pp: layouts.Pp = None,
+    vp: layouts.Vp = None, cp: layouts.Cp = None, ep: layouts.Ep = None,
+    micro_batch: layouts.MicroBatch = None, zero: layouts.Zero = None,
+    recompute: layouts.Recompute = None, precision: layouts.Precision = None,
+    least_used: layouts.LeastUsed = None, jobs: layouts.Jobs = None,
     out: options.KeepOut = None,
     as_json: options.Json = False,
-) -> None:
-    """Run a script, or train a model, at several sizes: what is left of each chip, and what stops it.
+) -> None:  # fmt: skip
+    """Run a script, or train a model, at several sizes: what is left of each chip, and why.
 
-    A model trains at each size in the fastest layout of those that are asked for. Efficiency is tokens (or samples, or else steps) a second and chip against the first size. With
-    --out, points are kept and do not run again while script, arguments, machine and version are the
-    same. What cannot run is a point with the reason; exit 1 where none can.
+    A model trains at each size in the fastest layout of those that are asked for. Efficiency is
+    tokens (or samples, or else steps) a second and chip against the first size. With --out, points
+    are kept and do not run again while script, arguments, machine and version are the same. What
+    cannot run is a point with the reason; exit 1 where none can.
     """
     options.let_threads_sleep()
     from trnsim.errors import PlanError

@@ -109,9 +109,9 @@ def search(
         )
     document = output.claim_json(as_json)
     done = search_all(
-        model, machine=machine, chips=layouts.numbers_of("chips", chips) or (), space=space, options=asked,
-        top=top, slower_by=float(parse_share(slower_by, "--slower-by")), intervals=intervals,
-        prune=not exhaustive, jobs=jobs, out=out, tell=_Progress(),
+        model, machine=machine, chips=layouts.numbers_of("chips", chips) or (), space=space,
+        options=asked, top=top, slower_by=float(parse_share(slower_by, "--slower-by")),
+        intervals=intervals, prune=not exhaustive, jobs=jobs, out=out, tell=_Progress(),
     )  # fmt: skip
     if document is not None:
         document.write(done.to_dict())

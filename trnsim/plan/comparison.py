@@ -216,13 +216,12 @@ def compare(
         equal: what the others have as much of as the first: "chips", "dollars" an hour, "watts" or
             "peak" (published dense BF16 FLOP/s).
         arguments, is_module: of the script.
-        space: of a model, the step's sequences and the layouts to try on each machine; one that
-            leaves a single layout is that layout.
+        space: of a model, the step's sequences and the layouts to try on each machine, or the one.
         options: what is asked of every run; of a run file only tokens_per_rank, samples_per_rank,
             overrides, stack, step, collectives and ranks_per_chip hold; of a model only overrides,
             stack and ranks_per_chip.
         out: of a script or a model, a folder that keeps its runs, which then do not run again.
-        jobs: of a model, processes of a search; None: one a core, as far as the memory goes.
+        jobs: of a model, processes of a search; None: one a core.
 
     Raises:
         PlanError: a request that makes no sense, or a figure of the first machine that is not
@@ -243,8 +242,7 @@ def compare(
     if machines:
         if len(paths) != 1:
             raise PlanError("several runs on several machines: give one script or one run file")
-        model = named_model(paths[0], is_module)
-        if model is not None:
+        if (model := named_model(paths[0], is_module)) is not None:
             trained = _Trained(model, space, options, out, jobs)
             return trained.compare(machines, arguments, chips, equal)
         check_for_script(space)
@@ -306,10 +304,9 @@ class _Trained:
             raise PlanError(_NO_COUNT)
         counts = equal_counts([target.machine for target in targets], chips, equal)
         teller = Teller(sum(count.chips is not None for count in counts))
-        folder = None if self.out is None else Path(self.out)
-        kept = None if folder is None else Kept(folder / "runs")
+        kept = None if self.out is None else Kept(Path(self.out) / "runs")
         space = self.space or Space()
-        runs = ModelRuns(self.model, space, self.options, folder, kept, teller, self.jobs)
+        runs = ModelRuns(self.model, space, self.options, self.out, kept, teller, self.jobs)
         rows = []
         for target, count in zip(targets, counts, strict=True):
             outcome = Outcome(None, count.reason)

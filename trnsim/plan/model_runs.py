@@ -96,7 +96,7 @@ class ModelRuns:
     model: Model
     space: Space
     options: RunOptions
-    folder: Path | None
+    folder: str | os.PathLike[str] | None
     kept: Kept | None
     teller: Teller
     jobs: int | None = None

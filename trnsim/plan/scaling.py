@@ -252,10 +252,9 @@ def scale(
     trains a model at each, in the layout given or in the fastest that fits.
 
     Args:
-        script: the path of a Python file, or with is_module a module's name; or a model: a Model, a
-            preset's name, or the path of a config.json. A file that exists goes before a name.
-        machine: a preset's name or a machine file's path, with a stack after a colon where it runs
-            under one ("h100:megatron").
+        script: a Python file's path, or with is_module a module's name; or a model: a Model, a
+            preset's name, or a config.json's path. A file that exists goes before a name.
+        machine: a preset's name or a machine file's path, with its stack after a colon.
         chips: "64..400000" (64, doublings, and 400000), "64,256,1024", or the numbers; each is
             rounded to the nearest count that the machine can be cut to.
         points: of a range, how many sizes, each the same factor apart.
@@ -264,24 +263,21 @@ def scale(
         replica: ranks that work on the same samples (tensor, pipeline and context parallel degrees
             multiplied): they share nothing out among them.
         arguments: of the script.
-        space: of a model, layouts to try at each size; one that leaves a single layout is that
-            layout. Its global_batch is of the smallest size, and grows with the chips; one sequence
-            a chip where it is not given.
+        space: of a model, layouts to try at each size, or the one. Its global_batch is of the
+            smallest size, and grows with the chips; one sequence a chip where it is not given.
         options: what is asked of every run; of a model's only overrides, stack and ranks_per_chip.
         out: a folder that keeps every point, which then does not run again, and scaling.json.
-        jobs: of a model, processes of a search; None: one a core, as far as the memory goes.
+        jobs: of a model, processes of a search; None: one a core.
 
     Raises:
-        PlanError: sizes or a total that make no sense, or arguments that do not use the total; a
-            name of neither a script nor a model; a stack that trains nothing.
+        PlanError: a request that makes no sense; a name of neither a script nor a model.
         MachineError: an unknown machine, stack or figure.
         CaptureError: no such script.
         ReportError: out cannot be written to.
     """
-    options = options or RunOptions()
+    options, sizes = options or RunOptions(), _sizes(chips, points)
     model = named_model(script, is_module)
     arguments = texts_of(PlanError, "arguments", arguments)
-    sizes = _sizes(chips, points)
     if model is None:
         check_for_script(space)
         _check_strong(strong, replica, arguments)
@@ -294,29 +290,31 @@ def scale(
     if model is not None:
         check_for_model(options, arguments, [target])
         batches = _batches(space, strong, replica, counts)
-        folder = None if out is None else Path(out)
-        trained = ModelRuns(model, space or Space(), options, folder, kept, teller, jobs)
+        trained = ModelRuns(model, space or Space(), options, out, kept, teller, jobs)
         outcomes = [trained.run(target, count, batches[count]) for count in counts]
     else:
         runs = ScriptRuns(os.fspath(script), is_module, options, kept, teller)
-        outcomes = [
-            _checked(_run(runs, target, count, arguments, (strong, replica)), count)
-            for count in counts
-        ]
-    done = Scaling(
-        tuple(
-            Point(count, found.document, found.reason, found.seconds, found.reused)
-            for count, found in zip(counts, outcomes, strict=True)
-        ),
-        target.machine.name,
-        target.stack,
-        strong,
-        {size: count for size, count in cut.items() if size != count},
-        None if model is None else model.name or "model",
-    )
+        shared = (strong, replica)
+        outcomes = [_checked(_run(runs, target, each, arguments, shared), each) for each in counts]
+    made = [_point_of(*each) for each in zip(counts, outcomes, strict=True)]
+    rounded = {size: count for size, count in cut.items() if size != count}
+    name = None if model is None else model.name or "model"
+    done = Scaling(tuple(made), target.machine.name, target.stack, strong, rounded, name)
     if out is not None:
         write_document(Path(out) / "scaling.json", done.to_dict())
     return done
+
+
+def _point_of(chips: int, found: Outcome) -> Point:
+    return Point(chips, found.document, found.reason, found.seconds, found.reused)
+
+
+def _of_script(
+    runs: ScriptRuns, target: Target, counts: list[int], arguments: list[str],
+    shared: tuple[int | None, int],
+) -> list[Outcome]:  # fmt: skip
+    """A script's outcome at each size."""
+    return [_checked(_run(runs, target, each, arguments, shared), each) for each in counts]
 
 
 def _batches(
