@@ -12,8 +12,8 @@ from trnsim.validation.series import summary_line, summary_of
 
 BLANK = (
     "notes", "derived_step_time_s", "global_batch_tokens", "FSDP_ZeRO", "VP", "EP", "DP",
-    "recompute", "model_tflops_per_chip", "grad_accum", "experts", "source_version", "layers", "hidden", "ffn",
-    "heads", "kv_heads", "head_dim", "vocab", "topk",
+    "recompute", "model_tflops_per_chip", "grad_accum", "experts", "source_version", "layers",
+    "hidden", "ffn", "heads", "kv_heads", "head_dim", "vocab", "topk",
 )  # fmt: skip
 LLAMA = {
     **dict.fromkeys(BLANK, ""),
