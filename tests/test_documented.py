@@ -113,6 +113,17 @@ def test_a_script_is_scaled(tmp_path):
     assert run(tmp_path, *ask).count("(kept)") == 2
 
 
+def test_a_model_is_scaled_and_compared_by_its_name(tmp_path):
+    ask = ["--sequence", 1024, "--pp", 1, "--cp", 1, "--zero", 1, "--micro-batch", 1,
+           "--recompute", "none"]  # fmt: skip
+    said = run(tmp_path, "scale", "llama3-8b", "--machine", "rainier", "--chips", "8..16", "--tp",
+               8, *ask)  # fmt: skip
+    assert "tp8 dp2" in said and "what stops the scaling" in said
+    said = run(tmp_path, "compare", "llama3-8b", "--machines", "trn2-ultra,h100:nemo", "--chips",
+               8, "--global-batch", 8, "--tp", "1,8", *ask)  # fmt: skip
+    assert "layout chosen by search" in said and "8 sequences on every machine" in said
+
+
 def test_a_long_run_has_a_goodput(runs):
     run_file = "out/train_gpt_ddp.trnsim"
     said = run(runs, "goodput", run_file, "--tokens", "15.6T")

@@ -9,7 +9,8 @@
 `trnsim.project(workload, machine)` projects a recorded Workload again, `trnsim.load(path)` reads
 one from a run file, `trnsim.collective("all_reduce", "trn2", ranks=16)` simulates one collective,
 `trnsim.compare("train.py", machines=["trn2", "h100"], chips=8)` and
-`trnsim.scale("train.py", chips="1..16")` run a script on several machines or at several sizes,
+`trnsim.scale("train.py", chips="1..16")` run a script, or train a model by its name, on several
+machines or at several sizes,
 `trnsim.search("llama3-405b", machine="rainier", chips=16384)` tries every layout of a model,
 `trnsim.goodput("run.trnsim", tokens=10**12)` says what failures and checkpoints cost a long run,
 `trnsim.cost("mylib::op")` registers what an op of your own costs.

@@ -121,7 +121,7 @@ def test_other_work_is_said(folder):
 @pytest.mark.parametrize(
     ("arguments", "words"),
     [
-        ([], "'RUN|SCRIPT'"),
+        ([], "'RUN|SCRIPT|MODEL'"),
         (["before.trnsim"], "a run file, has nothing to be compared with"),
         (["before.trnsim", "absent.trnsim"], "no file 'absent.trnsim'"),
         (["before.trnsim", "train.py"], "'train.py' is not a run file"),

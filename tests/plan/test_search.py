@@ -167,7 +167,7 @@ def test_degrees_suit_model_and_machine():
     ("model", "machine", "chips", "given", "why"),
     [
         (DENSE.with_(heads=40, hidden=640, kv_heads=40), "trn2-ultra", 64, {"tp": (64,)},
-         "tp 64 does not divide 40 heads: use 40"),
+         "tp 64 does not divide 40 heads: use 8"),
         (DENSE, "h100", 1472, {"tp": (8,), "pp": (4,), "global_batch": 32, "micro_batch": (1,)},
          ("dp 32 is the largest of up to 46 that divides 32 micro-batches, and takes 1,024 of "
           "1,472 chips: use 1,024 chips, or global_batch 46 with dp 46")),

@@ -4,13 +4,13 @@
 
 from __future__ import annotations
 
-import re
 from fractions import Fraction
 from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from trnsim.cli import options, output
+from trnsim.cli import layouts, options, output
+from trnsim.cli.options import parse_share
 from trnsim.errors import PlanError
 
 if TYPE_CHECKING:
@@ -18,7 +18,10 @@ if TYPE_CHECKING:
 
 
 What = Annotated[
-    str, typer.Argument(metavar="RUN|SCRIPT", help="A run file, or with --machines a script.")
+    str,
+    typer.Argument(
+        metavar="RUN|SCRIPT|MODEL", help="A run file, or with --machines a script or a model."
+    ),
 ]
 Others = Annotated[
     list[str] | None,
@@ -38,6 +41,14 @@ Machines = Annotated[
 ChipsOfFirst = Annotated[
     int | None,
     typer.Option(metavar="N", help="Chips of the first machine (of a run: its own)."),
+]
+Batch = Annotated[
+    int | None,
+    typer.Option(
+        metavar="B",
+        help="Of a model: sequences of a step, on every machine (default: 16 Mi tokens, as Llama "
+        "3).",
+    ),
 ]
 Equal = Annotated[
     str,
@@ -62,7 +73,8 @@ def add_to(app: typer.Typer) -> None:
         name="compare",
         epilog="Examples: trnsim compare before.trnsim after.trnsim --fail-over 2%; trnsim compare "
         "train.py --machines trn2-ultra,h100:nemo --chips 64 --equal dollars -- --batch-size 8. "
-        "The script's own arguments follow after --.",
+        "The script's own arguments follow after --. trnsim compare llama3-70b --machines "
+        "trn2-ultra,h100:nemo --chips 64 --global-batch 256.",
     )(compare)
 
 
@@ -85,14 +97,21 @@ def compare(
     max_roles: options.MaxRoles = 64,
     check_ranks: options.CheckRanks = 2,
     cuda: options.Cuda = None,
+    global_batch: Batch = None,
+    sequence: layouts.Sequence = None, tp: layouts.Tp = None, pp: layouts.Pp = None,
+    vp: layouts.Vp = None, cp: layouts.Cp = None, ep: layouts.Ep = None,
+    micro_batch: layouts.MicroBatch = None, zero: layouts.Zero = None,
+    recompute: layouts.Recompute = None, precision: layouts.Precision = None,
+    least_used: layouts.LeastUsed = None, jobs: layouts.Jobs = None,
     out: options.KeepOut = None,
     as_json: options.Json = False,
-) -> None:
+) -> None:  # fmt: skip
     """Compare run files, or run one job on several machines: time, memory, dollars, joules.
 
     Run files: each on its own machine, against the first. With --machines: a script runs anew for
-    each machine, on as many ranks as the chips hold; a run file is projected on each. A machine
-    that cannot take the job is a row with the reason; exit 1 where none can.
+    each machine, on as many ranks as the chips hold; a run file is projected on each; a model, by
+    its name or its config.json, trains on each in the fastest layout of those that are asked for.
+    A machine that cannot take the job is a row with the reason; exit 1 where none can.
     """
     options.let_threads_sleep()
     from trnsim.plan import RunOptions
@@ -105,7 +124,13 @@ def compare(
         stop_after_step=stop_after_step, tokens_per_rank=tokens_per_rank,
         samples_per_rank=samples_per_rank,
     )  # fmt: skip
-    of_machines = {"chips": chips, "is_module": is_module, "out": out}
+    space = layouts.space_of(
+        global_batch=global_batch, sequence=sequence, tp=tp, pp=pp, vp=vp, cp=cp, ep=ep,
+        micro_batch=micro_batch, zero=zero, recompute=recompute, precision=precision,
+        least_used=least_used,
+    )  # fmt: skip
+    of_machines = {"chips": chips, "is_module": is_module, "out": out, "space": space,
+                   "jobs": jobs}  # fmt: skip
     _check(machines, limit, [*of_machines.values(), equal != "chips", asked != RunOptions()])
     output.check_out(out)
     document = output.claim_json(as_json)
@@ -142,11 +167,3 @@ def _print(done: Comparison, over: list[ComparisonRow], fail_over: str | None) -
     for row in over:
         share = 100 * (done.change(row, "step_time_s") or 0.0)
         typer.echo(f"SLOWER: {row.label}: +{share:.2f} %, more than {fail_over}")
-
-
-def parse_share(text: str, option: str = "--fail-over") -> Fraction:
-    """1/50 of "2%"; raises PlanError for what is no share in percent."""
-    found = re.fullmatch(r"(\d+\.?\d*|\.\d+)\s*%", text.strip(), re.ASCII)
-    if found is None:
-        raise PlanError(f"{option} '{text}' is no share: write it in percent, as 2% or 0.5%")
-    return Fraction(found[1]) / 100

@@ -6,10 +6,14 @@ from __future__ import annotations
 
 import enum
 import os
+import re
+from fractions import Fraction
 from pathlib import Path
 from typing import Annotated
 
 import typer
+
+from trnsim.errors import PlanError
 
 
 class Mode(enum.StrEnum):
@@ -180,6 +184,14 @@ SamplesPerRank = Annotated[
 KeepOut = Annotated[
     Path | None,
     typer.Option(
-        metavar="DIR", help="Keep every run of the script here; what is kept does not run again."
+        metavar="DIR", help="Keep every run of the job here; what is kept does not run again."
     ),
 ]
+
+
+def parse_share(text: str, option: str = "--fail-over") -> Fraction:
+    """1/50 of "2%"; raises PlanError for what is no share in percent."""
+    found = re.fullmatch(r"(\d+\.?\d*|\.\d+)\s*%", text.strip(), re.ASCII)
+    if found is None:
+        raise PlanError(f"{option} '{text}' is no share: write it in percent, as 2% or 0.5%")
+    return Fraction(found[1]) / 100

@@ -1,6 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
 # SPDX-FileCopyrightText: The trnsim authors
-"""`trnsim scale`: a script at several sizes, each captured anew."""
+"""`trnsim scale`: a script or a model at several sizes, each captured anew."""
 
 from __future__ import annotations
 
@@ -8,9 +8,16 @@ from typing import Annotated
 
 import typer
 
-from trnsim.cli import options, output
+from trnsim.cli import layouts, options, output
 
-Script = Annotated[str, typer.Argument(metavar="SCRIPT", help="The script, or with -m a module.")]
+Script = Annotated[
+    str,
+    typer.Argument(
+        metavar="SCRIPT|MODEL",
+        help="The script, or with -m a module; or a model: its name, or a config.json of Hugging "
+        "Face.",
+    ),
+]
 Arguments = Annotated[
     list[str] | None,
     typer.Argument(metavar="[-- ARGS]...", help="The script's own arguments, after --."),
@@ -34,8 +41,8 @@ Strong = Annotated[
     int | None,
     typer.Option(
         metavar="TOTAL",
-        help="Samples of a step of all ranks: {share} in the script's arguments becomes a rank's "
-        "share.",
+        help="Samples of a step of all ranks, at every size: {share} in the script's arguments "
+        "becomes a rank's share.",
     ),
 ]
 Replica = Annotated[
@@ -48,13 +55,24 @@ Replica = Annotated[
 ]
 
 
+Batch = Annotated[
+    int | None,
+    typer.Option(
+        metavar="B",
+        help="Of a model: sequences of a step at the smallest size, in proportion at the others "
+        "(default: one a chip).",
+    ),
+]
+
+
 def add_to(app: typer.Typer) -> None:
     """Adds the verb."""
     app.command(
         name="scale",
         epilog="Examples: trnsim scale train.py --machine rainier --chips 64..400000 --out curve; "
         "trnsim scale train.py --machine trn2-ultra --chips 4..64 --strong 512 -- --batch-size "
-        "{share}. The script's own arguments follow after --.",
+        "{share}. The script's own arguments follow after --. trnsim scale llama3-8b --machine "
+        "rainier --chips 64..4096 --tp 8.",
     )(scale)
 
 
@@ -79,14 +97,21 @@ def scale(
     max_roles: options.MaxRoles = 64,
     check_ranks: options.CheckRanks = 2,
     cuda: options.Cuda = None,
+    global_batch: Batch = None,
+    sequence: layouts.Sequence = None, tp: layouts.Tp = None, pp: layouts.Pp = None,
+    vp: layouts.Vp = None, cp: layouts.Cp = None, ep: layouts.Ep = None,
+    micro_batch: layouts.MicroBatch = None, zero: layouts.Zero = None,
+    recompute: layouts.Recompute = None, precision: layouts.Precision = None,
+    least_used: layouts.LeastUsed = None, jobs: layouts.Jobs = None,
     out: options.KeepOut = None,
     as_json: options.Json = False,
-) -> None:
-    """Run a script at several sizes, and say what is left of each chip, and what stops the scaling.
+) -> None:  # fmt: skip
+    """Run a script, or train a model, at several sizes: what is left of each chip, and why.
 
-    Efficiency is tokens (or samples, or else steps) a second and chip against the first size. With
-    --out, points are kept and do not run again while script, arguments, machine and version are the
-    same. What cannot run is a point with the reason; exit 1 where none can.
+    A model trains at each size in the fastest layout of those that are asked for. Efficiency is
+    tokens (or samples, or else steps) a second and chip against the first size. With --out, points
+    are kept and do not run again while script, arguments, machine and version are the same. What
+    cannot run is a point with the reason; exit 1 where none can.
     """
     options.let_threads_sleep()
     from trnsim.errors import PlanError
@@ -103,10 +128,16 @@ def scale(
         stop_after_step=stop_after_step, tokens_per_rank=tokens_per_rank,
         samples_per_rank=samples_per_rank,
     )  # fmt: skip
+    space = layouts.space_of(
+        global_batch=global_batch, sequence=sequence, tp=tp, pp=pp, vp=vp, cp=cp, ep=ep,
+        micro_batch=micro_batch, zero=zero, recompute=recompute, precision=precision,
+        least_used=least_used,
+    )  # fmt: skip
     document = output.claim_json(as_json)
     done = scale_all(
         script, machine=machine, chips=chips, points=points, strong=strong, replica=replica,
-        arguments=arguments or [], is_module=is_module, options=asked, out=out,
+        arguments=arguments or [], is_module=is_module, space=space, options=asked, out=out,
+        jobs=jobs,
     )  # fmt: skip
     if document is not None:
         document.write(done.to_dict())

@@ -42,6 +42,14 @@ Ablation = Annotated[
     ),
 ]
 
+Scaling = Annotated[
+    bool,
+    typer.Option(
+        "--scaling",
+        help="Rows of one configuration at several sizes: published and predicted efficiency.",
+    ),
+]
+
 
 def add_to(app: typer.Typer) -> None:
     """Adds the verb."""
@@ -72,6 +80,7 @@ def validate(
     ] = False,
     fit: Fit = None,
     ablation: Ablation = False,
+    scaling: Scaling = False,
     page: Page = None,
     processes: Annotated[
         int | None, typer.Option(metavar="N", min=1, help="Processes (default: one a core).")
@@ -94,16 +103,16 @@ def validate(
         constants={} if facts_only else None,
         overrides=tuple(overrides or ()),
     )
-    if ablation and fit:
-        raise ValidationError("--fit and --ablation are two tasks: give one of them")
-    for path in (fit, page):
-        if path is not None and not path.parent.is_dir():
-            raise ValidationError(f"{path}: there is no folder {path.parent}: make it first")
+    if (ablation, scaling, fit is not None).count(True) > 1:
+        raise ValidationError("--fit, --ablation and --scaling are three tasks: give one of them")
+    _check_places(fit, page)
     document = output.claim_json(as_json)
     if fit is not None:
         return _fit(rows, settings, processes, fit, document)
     if ablation:
         return _ablate(rows, settings, processes, page, document)
+    if scaling:
+        return _scaling(rows, settings, processes, page, document)
     with _Progress(len(rows)) as progress:
         outcomes = validation.validate(rows, settings, processes=processes, on_done=progress.step)
     if page is not None:
@@ -118,6 +127,13 @@ def validate(
         )
         return
     _print(outcomes)
+
+
+def _check_places(*paths: Path | None) -> None:
+    """Refuses, before anything runs, a file in no folder."""
+    for path in paths:
+        if path is not None and not path.parent.is_dir():
+            raise ValidationError(f"{path}: there is no folder {path.parent}: make it first")
 
 
 def _command(settings: Settings, *words: str) -> str:
@@ -164,6 +180,29 @@ def _ablate(
     else:
         header, lines = table(found)
         output.print_table(header, lines, right=range(1, len(header)))
+
+
+def _scaling(
+    rows: list[Row], settings: Settings, processes: int | None, page: Path | None, document: Any
+) -> None:
+    from trnsim import validation
+    from trnsim.validation.series import scaling_table, summary_line, summary_of
+
+    needed = [row for series in validation.series_of(rows) for row in series]
+    with _Progress(len(needed)) as progress:
+        outcomes = validation.validate(needed, settings, processes=processes, on_done=progress.step)
+    points = validation.scaled(needed, outcomes)
+    if page is not None:
+        shown = _command(settings, "--scaling", f"--page {page.name}")
+        text = validation.scaling_page(points, shown)
+        write_whole(page, lambda part: part.write_text(text), ValidationError)
+    if document is not None:
+        rows_of = [{**vars(point), "residual": point.residual} for point in points]
+        document.write({"scaling": rows_of, "summary": summary_of(points)})
+    else:
+        header, lines = scaling_table(points)
+        output.print_table(header, lines, right=range(2, len(header)))
+        typer.echo(summary_line(points))
 
 
 def _chosen(

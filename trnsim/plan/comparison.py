@@ -14,11 +14,14 @@ from typing import TYPE_CHECKING, Any
 from trnsim.errors import PlanError, TrnSimError
 from trnsim.job import check_asked, check_script, texts_of
 from trnsim.plan.kept import Kept
+from trnsim.plan.layouts import Space
+from trnsim.plan.model_runs import ModelRuns, check_for_model, check_for_script, named_model
 from trnsim.plan.progress import Teller
 from trnsim.plan.script_runs import Outcome, Reported, RunOptions, ScriptRuns, Target, targets_of
 from trnsim.plan.sizes import EqualCount, equal_counts
 
 if TYPE_CHECKING:
+    from trnsim.recipes.models import Model
     from trnsim.workload import RunFile
 
 
@@ -95,11 +98,13 @@ class Comparison:
         equal: what is equal on all machines: "chips", "dollars", "watts" or "peak"; None for run
             files.
         asked_chips: the count that the first machine was asked for; None for run files.
+        model: that was given by name; None for a script or a run file.
     """
 
     rows: tuple[ComparisonRow, ...]
     equal: str | None = None
     asked_chips: int | None = None
+    model: str | None = None
 
     @property
     def base(self) -> ComparisonRow | None:
@@ -139,6 +144,7 @@ class Comparison:
             "rows": [self._row(row) for row in self.rows],
             "equal": self.equal,
             "asked_chips": self.asked_chips,
+            "model": self.model,
             "base": None if self.base is None else self.base.label,
             "unit": self.unit,
         }
@@ -180,25 +186,29 @@ class Comparison:
 
 
 def compare(
-    what: str | os.PathLike[str] | Sequence[str | os.PathLike[str]],
+    what: str | os.PathLike[str] | Model | Sequence[str | os.PathLike[str]],
     *,
     machines: Iterable[str] = (),
     chips: int | None = None,
     equal: str = "chips",
     arguments: Iterable[str] = (),
     is_module: bool = False,
+    space: Space | None = None,
     options: RunOptions | None = None,
     out: str | os.PathLike[str] | None = None,
+    jobs: int | None = None,
 ) -> Comparison:
     """Compares run files, each on its own machine; or one job on several machines.
 
     A script runs anew for each machine, in a process of its own (`trnsim run --json`), on as many
-    ranks as the chips hold. A run file is projected on each, and keeps its ranks. What a machine
-    cannot take is a row with the reason.
+    ranks as the chips hold. A run file is projected on each, and keeps its ranks. A model trains on
+    each, a step of the same sequences, in the layout given or in the fastest that fits there. What
+    a machine cannot take is a row with the reason.
 
     Args:
-        what: run files to compare with the first of them; or, with machines, one script or one run
-            file.
+        what: run files to compare with the first of them; or, with machines, one script, one run
+            file or one model: a Model, a preset's name or the path of a config.json. A file that
+            exists goes before a name.
         machines: names or files of machines, each with a stack after a colon where it runs under
             one ("h100:megatron").
         chips: of the first machine; each count is rounded to one that its machine can be cut to.
@@ -206,13 +216,16 @@ def compare(
         equal: what the others have as much of as the first: "chips", "dollars" an hour, "watts" or
             "peak" (published dense BF16 FLOP/s).
         arguments, is_module: of the script.
+        space: of a model, the step's sequences and the layouts to try on each machine, or the one.
         options: what is asked of every run; of a run file only tokens_per_rank, samples_per_rank,
-            overrides, stack, step, collectives and ranks_per_chip hold.
-        out: of a script, a folder that keeps its runs, which then do not run again.
+            overrides, stack, step, collectives and ranks_per_chip hold; of a model only overrides,
+            stack and ranks_per_chip.
+        out: of a script or a model, a folder that keeps its runs, which then do not run again.
+        jobs: of a model, processes of a search; None: one a core.
 
     Raises:
         PlanError: a request that makes no sense, or a figure of the first machine that is not
-            known.
+            known; a name of neither a script nor a model; a stack that trains nothing.
         MachineError: an unknown machine, stack or figure; figures of a run file's own machine that
             have changed since.
         WorkloadError: no run file.
@@ -223,13 +236,21 @@ def compare(
     check_asked(PlanError, chips=chips)
     if chips == 0:
         raise PlanError("a comparison on 0 chips has no step: use at least 1")
-    paths = [what] if isinstance(what, (str, os.PathLike)) else [*what]
+    from trnsim.recipes.models import Model
+
+    paths = [what] if isinstance(what, (str, os.PathLike, Model)) else [*what]
     if machines:
         if len(paths) != 1:
             raise PlanError("several runs on several machines: give one script or one run file")
+        if (model := named_model(paths[0], is_module)) is not None:
+            trained = _Trained(model, space, options, out, jobs)
+            return trained.compare(machines, arguments, chips, equal)
+        check_for_script(space)
         job = _Job(os.fspath(paths[0]), arguments, is_module, options, out)
         return job.compare(machines, chips, equal)
-    if arguments or is_module or chips is not None or out is not None:
+    if isinstance(what, Model):
+        raise PlanError("a model has no machines to be compared on: give machines")
+    if arguments or is_module or chips is not None or out is not None or space is not None:
         raise PlanError("run files take no arguments, and a script needs --machines: give them")
     if not paths:
         raise PlanError("no run file: give two or more")
@@ -261,6 +282,40 @@ def _compare_files(paths: Sequence[str]) -> Comparison:
     return Comparison(tuple(rows))
 
 
+_NO_COUNT = "no count of chips: give the first machine's, as --chips 64"
+
+
+@dataclass(frozen=True)
+class _Trained:
+    """One model for several machines."""
+
+    model: Model
+    space: Space | None
+    options: RunOptions
+    out: str | os.PathLike[str] | None
+    jobs: int | None
+
+    def compare(
+        self, machines: Sequence[str], arguments: list[str], chips: int | None, equal: str
+    ) -> Comparison:
+        targets = targets_of(machines, self.options)
+        check_for_model(self.options, arguments, targets)
+        if chips is None:
+            raise PlanError(_NO_COUNT)
+        counts = equal_counts([target.machine for target in targets], chips, equal)
+        teller = Teller(sum(count.chips is not None for count in counts))
+        kept = None if self.out is None else Kept(Path(self.out) / "runs")
+        space = self.space or Space()
+        runs = ModelRuns(self.model, space, self.options, self.out, kept, teller, self.jobs)
+        rows = []
+        for target, count in zip(targets, counts, strict=True):
+            outcome = Outcome(None, count.reason)
+            if count.chips is not None:
+                outcome = runs.run(target, count.chips, space.global_batch)
+            rows.append(_row(target, count, outcome))
+        return Comparison(tuple(rows), equal, chips, self.model.name or "model")
+
+
 @dataclass(frozen=True)
 class _Job:
     """One script or run file for several machines."""
@@ -283,7 +338,7 @@ class _Job:
         else:
             check_script(self.path, self.is_module)
             if chips is None:
-                raise PlanError("no count of chips: give the first machine's, as --chips 64")
+                raise PlanError(_NO_COUNT)
         counts = equal_counts([target.machine for target in targets], chips, equal)
         teller = Teller(sum(count.chips is not None for count in counts))
         kept = None if self.out is None else Kept(Path(self.out) / "runs")

@@ -56,6 +56,7 @@ def read_scaling(path: str | os.PathLike[str]) -> Scaling:
         _get(path, verb, document, "stack", (str, type(None))),
         _get(path, verb, document, "total", (int, type(None))),
         rounded,
+        document.get("model"),
     )
 
 
@@ -89,6 +90,7 @@ def read_comparison(path: str | os.PathLike[str]) -> Comparison:
         tuple(rows),
         _get(path, verb, document, "equal", (str, type(None))),
         _get(path, verb, document, "asked_chips", (int, type(None))),
+        document.get("model"),
     )
 
 

@@ -30,7 +30,14 @@ from trnsim.plan.bounds import (
     model_of_kind,
 )
 from trnsim.plan.kept import Kept, key_of
-from trnsim.plan.layouts import Candidate, Refused, Space, candidates, styles_of
+from trnsim.plan.layouts import (
+    Candidate,
+    Refused,
+    Space,
+    candidates,
+    nearest_that_work,
+    styles_of,
+)
 from trnsim.plan.script_runs import RunOptions, targets_of
 from trnsim.plan.sizes import nearest_legal
 from trnsim.plan.trials import Layer, Trial, Where, measure_layer, step_of, try_layout
@@ -425,7 +432,9 @@ def _all_layouts(
     for count in counts:
         layouts += candidates(model, machine, count, ranks_per_chip, space, refused)
     if not layouts:
-        raise PlanError(f"no layout of {model.name or 'the model'}: {refused.why()}")
+        works = nearest_that_work(model, machine, counts[-1], ranks_per_chip, space)
+        near = f"; near it works: {works}" if works else ""
+        raise PlanError(f"no layout of {model.name or 'the model'}: {refused.why()}{near}")
     return layouts, refused
 
 

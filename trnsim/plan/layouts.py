@@ -6,13 +6,15 @@ from __future__ import annotations
 
 import bisect
 import itertools
+import math
 import re
 from collections import Counter
 from collections.abc import Iterator
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, Any
 
 from trnsim.errors import PlanError, RecipeError
+from trnsim.machine import sheets_of
 from trnsim.recipes.layout import KEPT, PRECISIONS, RECOMPUTE, Layout
 from trnsim.recipes.style import Style, style_of
 
@@ -39,6 +41,9 @@ _STYLE_OF_STACK = {
     "maxtext": ("", "gspmd"),
     "axlearn": ("", "gspmd"),
 }
+_INFERENCE = "neuron-inference"  # what stacks of inference extend
+_SIZES = ("tp", "pp", "vp", "cp", "ep", "micro_batch")
+_NEAREST = 2  # layouts that are named beside a rule
 
 
 @dataclass(frozen=True)
@@ -76,9 +81,10 @@ class Space:
             raise PlanError(f"sequence {self.sequence} of a step: use 1 or more")
         if self.global_batch < 0:
             raise PlanError(f"global_batch {self.global_batch} of a step: use 1 or more")
+        object.__setattr__(self, "_has_own_batch", self.global_batch > 0)
         if not self.global_batch:
             object.__setattr__(self, "global_batch", max(1, TOKENS // self.sequence))
-        for name in ("tp", "pp", "vp", "cp", "ep", "micro_batch"):
+        for name in _SIZES:
             if any(number < 1 for number in getattr(self, name) or ()):
                 raise PlanError(f"{name} {min(getattr(self, name))}: use 1 or more")
         for recompute in self.recompute or ():
@@ -90,10 +96,29 @@ class Space:
         if not 0 < self.least_used <= 1:
             raise PlanError(f"least_used {self.least_used:g}: use above 0, up to 1")
 
+    @property
+    def has_own_batch(self) -> bool:
+        """Whether global_batch was given, and is not as many sequences as TOKENS has."""
+        return bool(self.__dict__["_has_own_batch"])
+
 
 def styles_of(stack: str | None) -> tuple[str, str]:
-    """The styles of a stack's programs: without FSDP and with it, "" where it has none."""
-    return _STYLE_OF_STACK.get(stack or "", ("megatron", "megatron-fsdp"))
+    """The styles of a stack's programs: without FSDP and with it, "" where it has none. A sheet of
+    one's own has those of the sheet that it extends, or else Megatron-LM's.
+
+    Raises:
+        PlanError: a stack of inference, which trains nothing.
+    """
+    for name in sheets_of(stack) if stack else ("",):
+        if name == _INFERENCE:
+            raise PlanError(
+                f"stack '{stack}' generates text and trains nothing, and what is searched, scaled "
+                "and compared by a model's name is training: use neuron, megatron, ... (steps of "
+                "inference: trnsim.recipes.capture_inference)"
+            )
+        if name in _STYLE_OF_STACK:
+            return _STYLE_OF_STACK[name]
+    return _STYLE_OF_STACK[""]
 
 
 @dataclass(frozen=True)
@@ -119,8 +144,8 @@ class Refused:
         self.examples.setdefault(rule, words)
 
     def why(self) -> str:
-        """The reason of most of them, in its first example's words, and how many others."""
-        (rule, _), *others = self.counts.most_common()
+        """The reason of the first one, whose degrees are the smallest, and how many others."""
+        rule, *others = self.examples
         more = f" (and {len(others)} other rules)" if others else ""
         return self.examples[rule] + more
 
@@ -141,6 +166,35 @@ def candidates(
         if candidate is not None:
             found.append(candidate)
     return found
+
+
+def nearest_that_work(
+    model: Model, machine: _core.Machine, chips: int, ranks_per_chip: int, space: Space
+) -> str:
+    """What to use where the rules refuse a whole space: layouts nearest to its first values that
+    they allow, each with no degree asked for; "" where there is none on so many chips."""
+    free = replace(space, **dict.fromkeys(_SIZES))
+    found = candidates(model, machine, chips, ranks_per_chip, free, Refused())
+    wanted = {name: getattr(space, name)[0] for name in _SIZES if getattr(space, name)}
+
+    def distance(one: Candidate) -> tuple[float, float]:
+        """How many times as large or small the degrees are, those that nobody asked for last."""
+        layout = one.layout
+        apart = {name: abs(math.log2(getattr(layout, name) / wanted.get(name, 1)))
+                 for name in _SIZES}  # fmt: skip
+        return sum(apart[name] for name in wanted), sum(apart.values())
+
+    named: dict[tuple[int, ...], str] = {}
+    for one in sorted(found, key=distance):
+        layout = one.layout
+        sizes = {name: getattr(layout, name) for name in (*_SIZES, "dp")}
+        words = " ".join(
+            f"{name} {size}" for name, size in sizes.items() if size > 1 or name in wanted
+        )
+        named.setdefault((layout.tp, layout.pp, layout.cp, layout.ep), words)
+        if len(named) == _NEAREST:
+            break
+    return " or ".join(named.values())
 
 
 def _powers(most: int) -> tuple[int, ...]:

@@ -1,6 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
 # SPDX-FileCopyrightText: The trnsim authors
-"""A script at several sizes: how much of a chip is left when there are more of them, and why."""
+"""A script or a model at several sizes: how much of a chip is left when there are more of them,
+and why."""
 
 from __future__ import annotations
 
@@ -8,7 +9,7 @@ import os
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from trnsim.errors import MachineError, PlanError
 from trnsim.job import (
@@ -20,9 +21,20 @@ from trnsim.job import (
     whole_numbers_of,
 )
 from trnsim.plan.kept import Kept, write_document
+from trnsim.plan.layouts import Space
+from trnsim.plan.model_runs import (
+    ModelRuns,
+    batches_of,
+    check_for_model,
+    check_for_script,
+    named_model,
+)
 from trnsim.plan.progress import Teller
 from trnsim.plan.script_runs import Outcome, Reported, RunOptions, ScriptRuns, Target, targets_of
 from trnsim.plan.sizes import nearest_legal, parse_sizes
+
+if TYPE_CHECKING:
+    from trnsim.recipes.models import Model
 
 SHARE = "{share}"
 SMALLEST_GROWTH = 0.005  # of the step: what grew by less stops nothing
@@ -73,8 +85,9 @@ class Scaling:
     Attributes:
         machine, stack: of every point.
         strong: samples of a step that all ranks share out; None for weak scaling, in which the
-            script itself says what each rank does.
+            script itself says what each rank does, and a model's batch grows with the chips.
         rounded: asked sizes that the machine cannot be cut to, and the points that stand for them.
+        model: that was given by name; None for a script.
     """
 
     points: tuple[Point, ...]
@@ -82,6 +95,7 @@ class Scaling:
     stack: str | None = None
     strong: int | None = None
     rounded: Mapping[int, int] = field(default_factory=dict)
+    model: str | None = None
 
     @property
     def ran(self) -> list[Point]:
@@ -142,6 +156,8 @@ class Scaling:
             )
         elif self.ran and self.strong is not None:
             notes += self._other_totals(self.strong)
+        if self.model is not None and self.strong is None:
+            notes += self._other_shares()
         if self.rounded:
             listed = ", ".join(f"{size} -> {count}" for size, count in self.rounded.items())
             notes.append(f"rounded to what {self.machine} can be cut to: {listed}")
@@ -160,6 +176,14 @@ class Scaling:
             return [f"a step has {low:,.0f} samples, not {total}: {how}"]
         return []
 
+    def _other_shares(self) -> list[str]:
+        """Where a model's batch is not in proportion to the chips."""
+        shares = [size / point.chips for point in self.ran if (size := point.in_a_step("samples"))]
+        if not shares or max(shares) <= min(shares) * (1 + SAME_WORK):
+            return []
+        ends = f"{min(shares):.4g} to {max(shares):.4g}"
+        return [f"a step has {ends} sequences a chip, by size: whole ones, not quite in proportion"]
+
     def to_dict(self) -> dict[str, Any]:
         """The document of `trnsim scale --json`. A point without a run has every key, null, and its
         reason."""
@@ -167,6 +191,7 @@ class Scaling:
         return {
             "machine": self.machine,
             "stack": self.stack,
+            "model": self.model,
             "scaling": "weak" if self.strong is None else "strong",
             "total": self.strong,
             "efficiency_basis": self.basis if self.ran else None,
@@ -183,6 +208,8 @@ class Scaling:
             "fits", "tokens_per_s", "samples_per_s", "cost_usd_per_step", "energy_j_per_step",
             "workload_hash", "timeline_hash", "guesses",
         )  # fmt: skip
+        if self.model is not None:
+            copied = (*copied, "chips_used", "layout")
         figures = {name: point.figure(name) for name in copied}
         if point.document is None:
             figures["guesses"] = [{"name": "point", "value": "no run", "effect": point.reason}]
@@ -207,7 +234,7 @@ def _shares(point: Point, figure: str) -> dict[str, float]:
 
 
 def scale(
-    script: str | os.PathLike[str],
+    script: str | os.PathLike[str] | Model,
     *,
     machine: str = "trn2",
     chips: str | Iterable[int] = "1..16",
@@ -216,15 +243,18 @@ def scale(
     replica: int = 1,
     arguments: Iterable[str] = (),
     is_module: bool = False,
+    space: Space | None = None,
     options: RunOptions | None = None,
     out: str | os.PathLike[str] | None = None,
+    jobs: int | None = None,
 ) -> Scaling:
-    """Runs a script at several sizes, each anew in a process of its own (`trnsim run --json`).
+    """Runs a script at several sizes, each anew in a process of its own (`trnsim run --json`); or
+    trains a model at each, in the layout given or in the fastest that fits.
 
     Args:
-        script: the path of a Python file, or with is_module a module's name.
-        machine: a preset's name or a machine file's path, with a stack after a colon where it runs
-            under one ("h100:megatron").
+        script: a Python file's path, or with is_module a module's name; or a model: a Model, a
+            preset's name, or a config.json's path. A file that exists goes before a name.
+        machine: a preset's name or a machine file's path, with its stack after a colon.
         chips: "64..400000" (64, doublings, and 400000), "64,256,1024", or the numbers; each is
             rounded to the nearest count that the machine can be cut to.
         points: of a range, how many sizes, each the same factor apart.
@@ -233,41 +263,79 @@ def scale(
         replica: ranks that work on the same samples (tensor, pipeline and context parallel degrees
             multiplied): they share nothing out among them.
         arguments: of the script.
-        options: what is asked of every run.
+        space: of a model, layouts to try at each size, or the one. Its global_batch is of the
+            smallest size, and grows with the chips; one sequence a chip where it is not given.
+        options: what is asked of every run; of a model's only overrides, stack and ranks_per_chip.
         out: a folder that keeps every point, which then does not run again, and scaling.json.
+        jobs: of a model, processes of a search; None: one a core.
 
     Raises:
-        PlanError: sizes or a total that make no sense, or arguments that do not use the total.
+        PlanError: a request that makes no sense; a name of neither a script nor a model.
         MachineError: an unknown machine, stack or figure.
         CaptureError: no such script.
         ReportError: out cannot be written to.
     """
-    options = options or RunOptions()
-    path, arguments = os.fspath(script), texts_of(PlanError, "arguments", arguments)
-    sizes = _sizes(chips, points)
-    _check_strong(strong, replica, arguments)
-    check_script(path, is_module)
+    options, sizes = options or RunOptions(), _sizes(chips, points)
+    model = named_model(script, is_module)
+    arguments = texts_of(PlanError, "arguments", arguments)
+    if model is None:
+        check_for_script(space)
+        _check_strong(strong, replica, arguments)
+        check_script(os.fspath(script), is_module)
     (target,) = targets_of([machine], options)
     cut = {size: _legal(target, size) for size in sizes}
-    teller = Teller(len(set(cut.values())))
+    counts = sorted(set(cut.values()))
+    teller = Teller(len(counts))
     kept = None if out is None else Kept(Path(out) / "points")
-    runs = ScriptRuns(path, is_module, options, kept, teller)
-    found: list[Point] = []
-    for count in sorted(set(cut.values())):
-        outcome = _checked(_run(runs, target, count, arguments, (strong, replica)), count)
-        found.append(Point(
-            count, outcome.document, outcome.reason, outcome.seconds, outcome.reused
-        ))  # fmt: skip
-    done = Scaling(
-        tuple(found),
-        target.machine.name,
-        target.stack,
-        strong,
-        {size: count for size, count in cut.items() if size != count},
-    )
+    if model is not None:
+        check_for_model(options, arguments, [target])
+        batches = _batches(space, strong, replica, counts)
+        trained = ModelRuns(model, space or Space(), options, out, kept, teller, jobs)
+        outcomes = [trained.run(target, count, batches[count]) for count in counts]
+    else:
+        runs = ScriptRuns(os.fspath(script), is_module, options, kept, teller)
+        shared = (strong, replica)
+        outcomes = [_checked(_run(runs, target, each, arguments, shared), each) for each in counts]
+    made = [_point_of(*each) for each in zip(counts, outcomes, strict=True)]
+    rounded = {size: count for size, count in cut.items() if size != count}
+    name = None if model is None else model.name or "model"
+    done = Scaling(tuple(made), target.machine.name, target.stack, strong, rounded, name)
     if out is not None:
         write_document(Path(out) / "scaling.json", done.to_dict())
     return done
+
+
+def _point_of(chips: int, found: Outcome) -> Point:
+    return Point(chips, found.document, found.reason, found.seconds, found.reused)
+
+
+def _of_script(
+    runs: ScriptRuns, target: Target, counts: list[int], arguments: list[str],
+    shared: tuple[int | None, int],
+) -> list[Outcome]:  # fmt: skip
+    """A script's outcome at each size."""
+    return [_checked(_run(runs, target, each, arguments, shared), each) for each in counts]
+
+
+def _batches(
+    space: Space | None, strong: int | None, replica: int, counts: list[int]
+) -> dict[int, int]:
+    """A model's sequences of a step at each size."""
+    check_asked(PlanError, strong=strong)
+    if replica != 1:
+        raise PlanError(f"--replica {replica} is for a script: a model's layout says it")
+    has_batch = space is not None and space.has_own_batch
+    if strong is None:
+        first = space.global_batch if space is not None and has_batch else counts[0]
+        return batches_of(first, counts)
+    if strong < 1:
+        raise PlanError("--strong 0 shares out nothing: give the sequences of a step")
+    if has_batch:
+        raise PlanError(
+            "--global-batch is a step's at the smallest size, --strong a step's at every size: "
+            "give one of them"
+        )
+    return dict.fromkeys(counts, strong)
 
 
 def _sizes(chips: str | Iterable[int], points: int | None) -> list[int]:

@@ -9,6 +9,7 @@ without regard to tensor and context parallelism: expert parallel ranks are neig
 
 from __future__ import annotations
 
+import math
 from dataclasses import dataclass, field, replace
 from typing import Any
 
@@ -83,10 +84,13 @@ class Layout:
                 f"global_batch {self.global_batch} is not a multiple of micro_batch "
                 f"{self.micro_batch} x dp {self.dp} = {batch}: use {near}"
             )
-        if (self.tp * self.cp * self.dp) % self.ep:
+        if self.stage_ranks % self.ep:
+            is_more = self.ep > self.stage_ranks
+            rule = "is more than the" if is_more else "does not divide"
             raise RecipeError(
-                f"ep {self.ep} does not divide tp x cp x dp = {self.tp * self.cp * self.dp}: use "
-                f"{_nearest_divisor(self.ep, self.tp * self.cp * self.dp)}"
+                f"ep {self.ep} {rule} tp x cp x dp = {self.stage_ranks}"
+                f"{' ranks of a stage' if is_more else ''}: use "
+                f"{_nearest_divisor(self.ep, self.stage_ranks)}"
             )
         if self.vp > 1 and self.micro_batches % self.pp:
             below = self.micro_batches // self.pp * self.pp
@@ -146,28 +150,17 @@ class Layout:
     def check(self, model: Model) -> None:
         """Raises RecipeError when the model cannot be divided so; names the rule and what works."""
         self.chunk_layers(model)
-        for name, count in (("heads", model.heads), ("vocab", padded_vocab(model, self.tp))):
-            if count % self.tp:
-                raise RecipeError(
-                    f"tp {self.tp} does not divide {count} {name}: use "
-                    f"{_nearest_divisor(self.tp, count)}"
-                )
-        widths = {model.ffn, model.shared_ffn} if model.experts else {model.ffn}
-        for width in widths - {0}:
-            if width % self.tp:
-                raise RecipeError(
-                    f"tp {self.tp} does not divide ffn {width}: use "
-                    f"{_nearest_divisor(self.tp, width)}"
-                )
+        self._check_tensor_parallel(model)
         if self.sequence % (2 * self.cp if self.cp > 1 else 1):
             raise RecipeError(
                 f"sequence {self.sequence} is not a multiple of 2 x cp {self.cp}: use "
-                f"{-(-self.sequence // (2 * self.cp)) * 2 * self.cp}"
+                f"{-(-self.sequence // (2 * self.cp)) * 2 * self.cp}, or cp "
+                f"{_nearest_divisor(self.cp, max(1, self.sequence // 2))}"
             )
         if self.sequence_parallel and self.tokens % self.tp:
             raise RecipeError(
                 f"{self.tokens} tokens of a micro-batch over tp {self.tp} with sequence parallel: "
-                f"use tp {_nearest_divisor(self.tp, self.tokens)}"
+                f"use tp {self._nearest_tp(model)}"
             )
         if model.experts % self.ep:
             raise RecipeError(
@@ -175,11 +168,33 @@ class Layout:
                 f"{_nearest_divisor(self.ep, model.experts) if model.experts else 1}"
             )
 
+    def _check_tensor_parallel(self, model: Model) -> None:
+        """What tensor parallel ranks divide: heads and widths; vocabularies are padded."""
+        for what, count in _divided_by_tp(model).items():
+            if count % self.tp:
+                raise RecipeError(
+                    f"tp {self.tp} does not divide {what}: use {self._nearest_tp(model)}"
+                )
+
+    def _nearest_tp(self, model: Model) -> int:
+        """The degree nearest to tp that divides all that it has to."""
+        common = math.gcd(*_divided_by_tp(model).values())
+        if self.sequence_parallel:
+            common = math.gcd(common, self.tokens)
+        return _nearest_divisor(self.tp, common)
+
     def with_(self, **changes: Any) -> Layout:
         """The same layout with other values; sequence parallelism follows tp if it is not given."""
         if "tp" in changes:
             changes = {"sequence_parallel": None, **changes}
         return replace(self, **changes)
+
+
+def _divided_by_tp(model: Model) -> dict[str, int]:
+    """What a tensor parallel degree has to divide, by its words."""
+    widths = {model.ffn, model.shared_ffn} if model.experts else {model.ffn}
+    named = {f"ffn {width}": width for width in sorted(widths - {0})}
+    return {f"{model.heads} heads": model.heads, **named}
 
 
 def padded_vocab(model: Model, tp: int) -> int:

@@ -205,8 +205,10 @@ class Model:
         """A model by its name in models.toml, any case."""
         found = _presets().get(name.lower())
         if found is None:
-            near = difflib.get_close_matches(name.lower(), _presets(), 1)
-            hint = f", the nearest is '{near[0]}'" if near else ""
+            near = difflib.get_close_matches(name.lower(), _presets(), 3)
+            is_one = len(near) == 1
+            listed = ", ".join(f"'{each}'" for each in near)
+            hint = f", the nearest {'is' if is_one else 'are'} {listed}" if near else ""
             raise RecipeError(f"no model '{name}'{hint}: give a preset's name or a config.json")
         return found
 

@@ -26,8 +26,10 @@ class Sharded:
         chunks: what to call in their place.
     """
 
-    def __init__(self, chunks: list[Any], place: Place, style: Style) -> None:
-        self.style, self.place = style, place
+    def __init__(
+        self, chunks: list[Any], place: Place, style: Style, device: torch.device
+    ) -> None:  # fmt: skip
+        self.style, self.place, self.device = style, place, device
         layout = place.layout
         wide = layout.precision == "fp32"
         self.parameter_dtype = None if wide else _compute_dtype(layout.precision)
@@ -63,7 +65,7 @@ class Sharded:
             self.parameter_dtype, self.reduce_dtype, cast_forward_inputs=False
         )
         keeps = layout.pp > 1 or layout.zero < 3  # parameters stay gathered until the backward
-        mesh = self._mesh(_device_of(chunk).type)
+        mesh = self._mesh(self.device.type)
         self.shard_group = mesh.get_group("dp_shard")
         shard = functools.partial(
             fully_shard, mesh=mesh, mp_policy=policy,
@@ -76,7 +78,10 @@ class Sharded:
             shard(block, reshard_after_forward=not keeps)
         if chunk.head is not None and not is_tied:
             shard(chunk.head, reshard_after_forward=False)
-        return shard(chunk, reshard_after_forward=False)
+        shard(chunk, reshard_after_forward=False)
+        if _device_of(chunk).type == "meta":
+            _make_parts(chunk, self.device)
+        return chunk
 
     def _fsdp1(self, chunk: Any) -> Any:
         from torch.distributed.fsdp import (
@@ -174,6 +179,15 @@ def _divided_axis(parameter: nn.Parameter, ranks: int) -> Shard | None:
     pads an axis that is too short with whole experts. None: the first one."""
     axes = [axis for axis, size in enumerate(parameter.shape) if size % ranks == 0]
     return Shard(axes[0]) if axes and parameter.shape[0] < ranks else None
+
+
+def _make_parts(chunk: nn.Module, device: torch.device) -> None:
+    """Memory for the parts and buffers of a chunk that was made on the meta device; what was noted
+    of a parameter stays."""
+    noted = {name: dict(each.__dict__) for name, each in chunk.named_parameters()}
+    chunk.to_empty(device=device)
+    for name, each in chunk.named_parameters():
+        each.__dict__.update(noted[name])
 
 
 def _is_shard(parameter: Any) -> bool:

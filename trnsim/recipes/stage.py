@@ -70,7 +70,7 @@ def fill(chunk: Chunk, layers: list[int], place: Place, hidden: int) -> None:
     named += [("embedding", chunk.embedding), ("head", chunk.head)]
     for owner, module in named:
         for name, parameter in module.named_parameters() if module is not None else ():
-            if kernels.is_simulated(parameter) or parameter.dim() == 1:
+            if kernels.is_simulated(parameter) or parameter.is_meta or parameter.dim() == 1:
                 continue  # values are of no interest; norms are ones and biases zeros already
             is_tied = name == "logits.weight" and parameter.__dict__.get("is_tied", False)
             key = "embedding weight" if is_tied else f"{owner} {name}"

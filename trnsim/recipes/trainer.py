@@ -55,7 +55,8 @@ class Trainer:
         self.place = Place(layout, rank)
         dtype = _DTYPES.get(layout.precision, torch.bfloat16)
         held = dtype if self.style.data == "buckets" else torch.float32  # FSDP casts as it gathers
-        parts = Parts(model, self.place, self.style, held, self.device)
+        made_on = torch.device("meta") if self._makes_parts_alone else self.device
+        parts = Parts(model, self.place, self.style, held, made_on)
         pieces = layout.chunk_layers(model)
         self.chunks: list[Any] = []
         for number in range(layout.vp):
@@ -71,6 +72,13 @@ class Trainer:
         self._micro: dict[tuple[int, int], dict[str, Any]] = {}
         self._sent: list[Any] = []  # messages of this step, and their data
 
+    @property
+    def _makes_parts_alone(self) -> bool:
+        """Whether FSDP gets a model without memory, and each rank makes its own part: as torchtitan
+        does, and here on the simulated device alone, where nothing has values to begin with."""
+        is_divided = self.style.data == "fsdp2" and dist.is_initialized()
+        return is_divided and self.device.type != "cpu"
+
     def _prepare(self) -> None:
         """What divides parameters, gradients and the optimizer."""
         style = self.style
@@ -78,7 +86,7 @@ class Trainer:
         if style.data != "buckets":
             from trnsim.recipes.sharded import Sharded
 
-            self.data: Any = Sharded(self.chunks, self.place, style)
+            self.data: Any = Sharded(self.chunks, self.place, style, self.device)
             self.chunks = self.data.chunks
             self.optimizer: Any = self.data.optimizer(RATE, clip)
             return

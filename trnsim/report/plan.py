@@ -64,6 +64,43 @@ def _exposed(document: Mapping[str, Any]) -> str:
     return words.percent(document["breakdown_s"]["exposed_communication"] / document["step_time_s"])
 
 
+DEGREES = ("tp", "pp", "vp", "cp", "ep", "dp")
+
+
+def layout_words(layout: Mapping[str, Any] | None) -> str:
+    """The layout of a named model's step: "tp8 pp16 dp128 mb1 zero1 full"."""
+    if layout is None:
+        return UNKNOWN
+    degrees = [f"{name}{layout[name]}" for name in DEGREES if layout[name] > 1]
+    sizes = [f"mb{layout['micro_batch']}", f"zero{layout['zero']}"]
+    kept = layout["recompute"]
+    again = [] if kept == "none" else [kept if isinstance(kept, str) else "some"]
+    return " ".join([*degrees, *sizes, *again])
+
+
+def _layout_lines(name: str, reported: list[tuple[str, Mapping[str, Any]]]) -> list[str]:
+    """Who chose the layouts, what is in one, and which leave chips idle."""
+    layouts = [document["layout"] for _, document in reported]
+    if not layouts:
+        return []
+    searched = [layout["allowed"] for layout in layouts if layout["chosen_by"] == "search"]
+    lines = [f"{name}: layout as asked for"]
+    if searched:
+        ends = sorted({min(searched), max(searched)})
+        of = " to ".join(f"{count:,}" for count in ends)
+        some = "" if len(searched) == len(layouts) else f" in {len(searched)} rows, else as asked"
+        lines = [f"{name}: layout chosen by search, the fastest that fits of {of} allowed{some}"]
+    lines[0] += (
+        f"; {layouts[0]['sequence']:,} tokens a sequence, {layouts[0]['precision']} (mb: sequences "
+        "of a micro-batch; zero: what data parallel ranks divide)"
+    )
+    for label, document in reported:
+        if document["chips_used"] < document["chips"]:
+            idle = document["chips"] - document["chips_used"]
+            lines.append(f"{label}: the layout leaves {idle:,} of {document['chips']:,} chips idle")
+    return lines
+
+
 def table_of(columns: dict[str, list[str]], left: tuple[str, ...], less: tuple[str, ...]) -> Table:
     """Of columns by their headers. left: those that are aligned so; less: as of Table."""
     header = list(columns)
@@ -96,6 +133,8 @@ def comparison_table(done: Comparison) -> Table:
         ],
         "interval": column(lambda row: _interval(row.document)),
     }
+    if done.model is not None:
+        columns["layout"] = column(lambda row: layout_words(row.figure("layout")))
     if by_rate:
         columns[f"{unit}/s"] = column(lambda row: _shown(words.count, row.figure(f"{unit}_per_s")))
     columns["vs first"] = column(lambda row: _shown(_signed, done.change(row, compared)))
@@ -111,7 +150,7 @@ def comparison_table(done: Comparison) -> Table:
     columns["limited by"] = column(lambda row: row.document["bottleneck"])
     less = ("$/M steps", f"J/{one}", "exposed comm.", "peak memory", "MFU", "limited by",
             f"$/M {unit}", "interval")  # fmt: skip
-    return table_of(columns, (name, "limited by"), less)
+    return table_of(columns, (name, "layout", "limited by"), less)
 
 
 def comparison_lines(done: Comparison) -> list[str]:
@@ -127,11 +166,17 @@ def comparison_lines(done: Comparison) -> list[str]:
             continue
         if not document["fits"]:
             lines.append(f"{row.label}: DOES NOT FIT: {_memory(document)} a rank")
-        if document["chips_used"] < document["chips"]:
+        if document["chips_used"] < document["chips"] and done.model is None:
             lines.append(
                 f"{row.label}: {document['chips_used']} of {document['chips']} chips used: the "
                 "script is not distributed"
             )
+    if done.model is not None:
+        ran = [(row.label, row.document) for row in done.rows if row.document is not None]
+        lines += _layout_lines(done.model, ran)
+        if ran:
+            count = ran[0][1]["layout"]["global_batch"]
+            lines.append(f"a step has {count:,} sequences on every machine")
     if base is not None and base is not done.rows[0]:
         lines.append(f"compared with {base.label}, the first that has a run")
     if base is not None:
@@ -180,7 +225,7 @@ def _work_lines(done: Comparison, base: ComparisonRow) -> list[str]:
         other = [row for row in ran if row.figure("workload_hash") != base.figure("workload_hash")]
         listed = ", ".join(row.label for row in other)
         return [f"not the work of {base.label}: {listed} (trnsim diff says where)"] if other else []
-    if len({row.figure("ranks") for row in ran}) == 1:
+    if done.model is not None or len({row.figure("ranks") for row in ran}) == 1:
         return []
     use = f"compare {done.unit}/s and dollars, not step times"
     if done.unit is None:
@@ -222,6 +267,9 @@ def scaling_table(done: Scaling) -> Table:
             UNKNOWN if point.document is None else write(point.document) for point in done.points
         ]
 
+    of_model = {}
+    if done.model is not None:
+        of_model["layout"] = column(lambda document: layout_words(document.get("layout")))
     columns = {
         "chips": [f"{point.chips:,}" for point in done.points],
         "step time": [
@@ -229,6 +277,7 @@ def scaling_table(done: Scaling) -> Table:
             for point in done.points
         ],
         "interval": column(_interval),
+        **of_model,
         "efficiency": [_shown(words.percent, done.efficiency(point)) for point in done.points],
         "exposed comm.": column(_exposed),
         "MFU": column(lambda document: _shown(words.percent, document["mfu"])),
@@ -239,7 +288,7 @@ def scaling_table(done: Scaling) -> Table:
     columns["limited by"] = column(lambda document: document["bottleneck"])
     columns["took"] = [_took(point) for point in done.points]
     less = ("took", "peak memory", "MFU", "limited by", f"{basis}/s", "interval")
-    return table_of(columns, ("limited by",), less)
+    return table_of(columns, ("layout", "limited by"), less)
 
 
 def _took(point: Point) -> str:
@@ -256,7 +305,19 @@ def scaling_lines(done: Scaling) -> list[str]:
         kind = "weak scaling: the script as it is at each size"
         if done.strong is not None:
             kind = f"strong scaling: {done.strong} samples a step, shared out"
+            if done.model is not None:
+                kind = f"strong scaling: {done.strong:,} sequences a step at every size"
+        elif done.model is not None:
+            kind = f"weak scaling: {_sequences(done)} sequences a step, in proportion to the chips"
         lines.append(f"{kind}; efficiency by {per}, of {done.ran[0].chips:,} chips")
+    if done.model is not None:
+        ran = [(f"{point.chips:,} chips", point.document) for point in done.ran]
+        lines += _layout_lines(done.model, ran)
+        if done.stack is None:
+            lines.append(
+                "no stack: by the machine's figures alone, which no program reaches: name one, as "
+                f"--machine {done.machine}:STACK (trnsim info lists them)"
+            )
     stop = _stop_line(done)
     lines += [stop] if stop else []
     for point in done.points:
@@ -265,6 +326,12 @@ def scaling_lines(done: Scaling) -> list[str]:
         elif not point.document["fits"]:
             lines.append(f"{point.chips:,} chips: DOES NOT FIT: {_memory(point.document)} a rank")
     return [*lines, *(f"note: {note}" for note in done.notes)]
+
+
+def _sequences(done: Scaling) -> str:
+    """1,024 to 65,536 of the first and last point."""
+    ends = [point.figure("layout")["global_batch"] for point in (done.ran[0], done.ran[-1])]
+    return " to ".join(f"{count:,}" for count in sorted(set(ends)))
 
 
 def _stop_line(done: Scaling) -> str:

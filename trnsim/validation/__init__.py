@@ -11,14 +11,16 @@ from concurrent.futures import as_completed
 
 from trnsim.pool import worker_pool
 from trnsim.validation.calibrate import Calibration, calibrate
-from trnsim.validation.page import ablation_page, accuracy_page
+from trnsim.validation.page import ablation_page, accuracy_page, scaling_page
 from trnsim.validation.predict import Settings, own_error, predict
 from trnsim.validation.rows import Row, read
 from trnsim.validation.score import Outcome, Statistics, figures, statistics, summary
+from trnsim.validation.series import Scaled, scaled, series_of
 
 __all__ = [
-    "Calibration", "Outcome", "Row", "Settings", "Statistics", "ablation_page", "accuracy_page",
-    "calibrate", "figures", "own_error", "read", "statistics", "summary", "validate",
+    "Calibration", "Outcome", "Row", "Scaled", "Settings", "Statistics", "ablation_page",
+    "accuracy_page", "calibrate", "figures", "own_error", "read", "scaled", "scaling_page",
+    "series_of", "statistics", "summary", "validate",
 ]  # fmt: skip
 
 

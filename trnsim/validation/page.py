@@ -10,6 +10,7 @@ from typing import Any
 
 from trnsim.validation.ablation import Ablation, table
 from trnsim.validation.score import Outcome, figures, summary
+from trnsim.validation.series import Scaled, scaling_table, summary_line
 
 WORST = 40  # rows in the first table
 
@@ -77,6 +78,24 @@ def ablation_page(found: Iterable[Ablation], command: str) -> str:
     )
     parts = ["# What each term of the model is worth", about, _table(*table(found))]
     return "\n\n".join(parts) + "\n"
+
+
+def scaling_page(points: Sequence[Scaled], command: str) -> str:
+    """Markdown: published efficiencies at several sizes beside ours.
+
+    Args:
+        points: what `scaled` gives.
+        command: that makes the page again.
+    """
+    about = (
+        f"Written by `{command}`: rows of one configuration at several sizes, each chip with the "
+        "same work; efficiency is the step of the smallest size over that of another. Nothing was "
+        "fitted to efficiencies; the constants of chips and stacks were fitted to the steps "
+        "themselves, unless the command says otherwise. Published steps of one size differ by a "
+        "percent and more between runs and releases."
+    )
+    parts = ["# Scaling: published and predicted", about, f"{summary_line(points)}."]
+    return "\n\n".join([*parts, _table(*scaling_table(points))]) + "\n"
 
 
 def _percent(value: float | None) -> str:
