@@ -31,8 +31,8 @@ inline machine::Machine pods_of_8() {
   machine.fabric.pods = 4096;
   machine.fabric.nic_Bps = Rational{2'000'000'000, 1};
   machine.fabric.port_Bps = Rational{3'000'000'000, 1};
-  machine.fabric.tor = {8, 4, true};
-  machine.fabric.leaf = {4, 4, true};
+  machine.fabric.tor = {8, 4, true, {}};
+  machine.fabric.leaf = {4, 4, true, {}};
   machine.fabric.spine_ports = 4096;
   return machine;
 }
@@ -181,7 +181,9 @@ inline Training random_training(uint64_t seed) {
   training.is_mixed = true;
   if (below(4) == 0) training.machine.fabric.tor.is_blocking = false;
   if (below(4) == 0) training.machine.fabric.leaf.is_blocking = false;
-  training.machine.fabric.is_hashed = below(6) == 0;
+  const int64_t paths = below(6);
+  if (paths < 2)
+    training.machine.fabric.paths = paths == 0 ? machine::Paths::hashed : machine::Paths::sprayed;
   if (below(2) == 0) training.machine.fabric.tor.up_ports = 8;  // a plane for each chip of a pod
   for (int64_t i = below(3); i > 0; --i) {
     training.odd_ranks.push_back({below(training.ranks()), 1 << 15, below(2) * 777, {}});

@@ -231,7 +231,7 @@ TEST(Clos, routes_among_chips_of_one_place_are_moved_to_another) {
   for (const auto& machine : {servers(64), servers(64, 2), servers(64, 4), two_tiers(8),
                               servers(64, 1, {{"fabric.leaf.links", "non_blocking", "word"}}),
                               servers(64, 1, {{"fabric.ecmp", "hashed", "word"}})}) {
-    const bool is_hashed = machine.fabric.is_hashed;
+    const bool is_hashed = machine.fabric.paths == Paths::hashed;
     const int64_t chips = max_chips(machine);
     for (const std::vector<LinkFault>& faults :
          {std::vector<LinkFault>{},
