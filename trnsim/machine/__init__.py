@@ -44,6 +44,7 @@ All errors are :class:`trnsim.errors.MachineError`, one line with the file, the 
 what to change.
 """
 
+from .changes import Change, DataVersion, changes, version_of
 from .loader import (
     apply,
     at_bounds,
@@ -58,12 +59,16 @@ from .loader import (
     stacks,
     to_toml,
     topology,
+    transports,
 )
 
 __all__ = [
+    "Change",
+    "DataVersion",
     "apply",
     "at_bounds",
     "attention_kernel_of",
+    "changes",
     "figures",
     "fitted_constants",
     "load",
@@ -74,4 +79,6 @@ __all__ = [
     "stacks",
     "to_toml",
     "topology",
+    "transports",
+    "version_of",
 ]

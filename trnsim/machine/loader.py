@@ -147,6 +147,19 @@ def sheets_of(stack: str) -> tuple[str, ...]:
     return tuple(_sheets(stack))
 
 
+def sheets_of_machine(name: str) -> tuple[str, ...]:
+    """The names of a machine's file and of those that it extends, the nearest first; of a file of
+    one's own its path."""
+    found: list[str] = []
+    path = _locate(name, Path())
+    while True:
+        found.append(path.stem if path.parent == _DATA else str(path))
+        base = _parse(path).get("extends")
+        if not isinstance(base, str) or len(found) > len(presets()) + 1:
+            return tuple(found)
+        path = _locate(base, path.parent)
+
+
 def _nearest(stack: str, of_stacks: Mapping[str, Any]) -> Any:
     """What is known of a sheet, or else of the nearest one that it extends; None for nothing."""
     return next((of_stacks[name] for name in _sheets(stack) if name in of_stacks), None)

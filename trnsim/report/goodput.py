@@ -208,7 +208,12 @@ def _site_lines(done: Goodput, training: Training) -> list[str]:
         lines.append("no PUE is known: the energy is that of the servers alone (--pue)")
     else:
         lines.append(f"PUE: {factor.value:g}, {factor.confidence}: {factor.source}")
-    lines.append("the switches between servers are not in the energy")
+    network = machine.network_power_per_chip_w
+    lines.append(
+        "the switches between servers are not in the energy"
+        if network is None
+        else f"of it the switches between servers take {network:.3g} W a chip, by their ports"
+    )
     return lines
 
 
