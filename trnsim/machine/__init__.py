@@ -44,7 +44,7 @@ All errors are :class:`trnsim.errors.MachineError`, one line with the file, the 
 what to change.
 """
 
-from .changes import Change, DataVersion, changes, version_of
+from .versions import Change, DataVersion, changes, version_of
 from .loader import (
     apply,
     at_bounds,
