@@ -15,7 +15,6 @@ from trnsim.errors import MachineError, ReportError
 from trnsim.machine import versions
 from trnsim.report.assumptions import HEADER, list_assumptions, write_assumptions
 
-
 _SHARE = "chip.neuroncore.vector_tt16_speedup"
 
 

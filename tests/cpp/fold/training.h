@@ -190,8 +190,10 @@ inline Training random_training(uint64_t seed) {
     if (below(2) == 0) training.odd_ranks.back().changes = {{900, 3 << 15}};
   }
   const std::string chip = std::to_string(below(training.replicas * training.stages * 8));
-  const std::vector<std::string> places{"nic up " + chip, "nic down " + chip, "tor 1>leaf 1",
-                                        "leaf 2>tor 0"};
+  const bool is_sprayed = training.machine.fabric.paths == machine::Paths::sprayed;
+  const std::vector<std::string> places{"nic up " + chip, "nic down " + chip,
+                                        is_sprayed ? "tor 1>leaves 0" : "tor 1>leaf 1",
+                                        is_sprayed ? "leaves 0>tor 0" : "leaf 2>tor 0"};
   const int64_t place = below(8);
   if (place < 4 && training.machine.fabric.tor.is_blocking) {
     training.faults.push_back({places[size_t(place)], Rational{below(3), 3}});
