@@ -291,24 +291,21 @@ def test_a_dead_box_narrows_what_sprays():
     for row, slow in zip(done.rows, alone.rows, strict=True):
         for one, other in zip(row.found.outcomes, slow.found.outcomes, strict=True):
             assert (one.high_ps, one.stops) == (other.high_ps, other.stops)
-    one, three, spines, cluster, tor = done.rows
-    faults = [
-        f"{low}>{high}=0.25"
-        for tor_ in (0, 1)
-        for low, high in [(f"tor {tor_}", "leaves 0"), ("leaves 0", f"tor {tor_}")]
-    ]
-    faults += ["leaves 0>spines 0=0.25", "spines 0>leaves 0=0.25"]
-    by_hand = trnsim.project(workload, SMALL, chips=CHIPS, overrides=overrides, faults=faults,
-                             advise=False, interval=False)  # fmt: skip
-    struck = {text for seed in three.found.outcomes for text in seed.drawn.what}
-    first = [seed for seed in three.found.outcomes
-             if {f"leaf {i} is dead, those beside it carry its share" for i in range(3)}
-             == set(seed.drawn.what)]  # fmt: skip
-    assert len(struck) > 3 and first
-    for seed in first:
+    one, three, spines, parted, tor = done.rows
+    for seed in three.found.outcomes[:4]:
+        leaves = [int(re.match(r"leaf (\d+) is dead, those", text)[1]) for text in seed.drawn.what]
+        assert leaves == list(range(leaves[0], leaves[0] + len(leaves))) and leaves[0] % 3 == 0
+        faults = []
+        for cluster, dead in Counter(leaf // 4 for leaf in leaves).items():
+            ends = [(f"tor {2 * cluster + i}", f"leaves {cluster}") for i in (0, 1)]
+            ends.append((f"leaves {cluster}", "spines 0"))
+            for low, high in ends:
+                faults += [f"{way}={(4 - dead) / 4}" for way in (f"{low}>{high}", f"{high}>{low}")]
+        by_hand = trnsim.project(workload, SMALL, chips=CHIPS, overrides=overrides, faults=faults,
+                                 advise=False, interval=False)  # fmt: skip
         assert seed.high_ps == by_hand.figures.step_ps
     assert one.mean_s <= three.mean_s and spines.stopped == 0
-    assert cluster.stopped == 1 and tor.stopped == 1  # a box of all four leaves parts the cluster
+    assert parted.stopped == 1 and tor.stopped == 1  # a box of all four leaves parts the cluster
     with pytest.raises(ProjectError, match="spreads packets over all paths"):
         trnsim.disturb(workload, ["dead-switch:tier=leaf,by=ecmp"], SMALL, **asked)
 

@@ -196,7 +196,9 @@ inline Training random_training(uint64_t seed) {
                                         is_sprayed ? "leaves 0>tor 0" : "leaf 2>tor 0"};
   const int64_t place = below(8);
   if (place < 4 && training.machine.fabric.tor.is_blocking) {
-    training.faults.push_back({places[size_t(place)], Rational{below(3), 3}});
+    const int64_t thirds = below(3);  // a wide link has none beside it
+    const bool is_wide = is_sprayed && place > 1;
+    training.faults.push_back({places[size_t(place)], Rational{is_wide ? thirds + 1 : thirds, 3}});
   }
   if (below(4) == 0) {
     training.changing_links.push_back({int32_t(below(48)), {{500, 1'000'000'000}}});
