@@ -40,6 +40,25 @@ std::optional<std::map<std::string, double>> shares_of(const Machine& machine) {
                                        {"window", double(shares.window)}};
 }
 
+// What stands around the chips: the fabric, and the site.
+void bind_site(py::class_<Machine, std::shared_ptr<Machine>>& type) {
+  type.def_property_readonly(
+          "network_power_per_chip_w",
+          [](const Machine& m) -> std::optional<double> {
+            const auto power_W = machine::network_power_per_chip_W(m.fabric);
+            if (!power_W) return std::nullopt;
+            return power_W->to_double();
+          },
+          "A chip's part, by ports, of the power of the switches between pods.")
+      .def_property_readonly("pue", [](const Machine& m) { return known(m.pue); })
+      .def_property_readonly("grid_kg_per_kwh",
+                             [](const Machine& m) { return known(m.grid_kg_per_kWh); })
+      .def_property_readonly(
+          "transport_shares", &shares_of,
+          "What the fabric's transport leaves of its links, by cause, and the window in packets;\n"
+          "None where the machine states none.");
+}
+
 void bind_types(py::module_& module) {
   py::class_<Figure>(module, "Figure")
       .def(py::init([](const std::string& key, const std::string& value, const std::string& unit,
@@ -55,8 +74,9 @@ void bind_types(py::module_& module) {
       .def_property_readonly("confidence", [](const Figure& figure) {
         return machine::confidence_name(figure.confidence);
       });
-  py::class_<Machine, std::shared_ptr<Machine>>(module, "Machine")
-      .def_readonly("name", &Machine::name)
+  py::class_<Machine, std::shared_ptr<Machine>> machine_type(module, "Machine");
+  bind_site(machine_type);
+  machine_type.def_readonly("name", &Machine::name)
       .def_readonly("description", &Machine::description)
       .def_readonly("figures", &Machine::figures)
       .def_property_readonly("max_chips", &machine::max_chips)
@@ -77,21 +97,6 @@ void bind_types(py::module_& module) {
                              [](const Machine& m) { return known(m.power_per_chip_W); })
       .def_property_readonly("power_package_w",
                              [](const Machine& m) { return known(m.power_package_W); })
-      .def_property_readonly(
-          "network_power_per_chip_w",
-          [](const Machine& m) -> std::optional<double> {
-            const auto power_W = machine::network_power_per_chip_W(m.fabric);
-            if (!power_W) return std::nullopt;
-            return power_W->to_double();
-          },
-          "A chip's part, by ports, of the power of the switches between pods.")
-      .def_property_readonly("pue", [](const Machine& m) { return known(m.pue); })
-      .def_property_readonly("grid_kg_per_kwh",
-                             [](const Machine& m) { return known(m.grid_kg_per_kWh); })
-      .def_property_readonly(
-          "transport_shares", &shares_of,
-          "What the fabric's transport leaves of its links, by cause, and the window in packets;\n"
-          "None where the machine states none.")
       .def_property_readonly(
           "host_link_bytes_per_s",
           [](const Machine& m) { return m.server.host_link_Bps.to_double(); },

@@ -49,7 +49,9 @@ def collectives(chips: int) -> tuple[list[tuple], dict[str, common.Figure]]:
     rows, gains = [], {}
 
     def time(op, of):
-        return trnsim.collective(op, of, chips=chips, ranks_per_chip=1, sizes=[SIZE]).rows[0].time_us
+        return (
+            trnsim.collective(op, of, chips=chips, ranks_per_chip=1, sizes=[SIZE]).rows[0].time_us
+        )
 
     for op in OPS:
         for way, how in PATHS.items():

@@ -23,7 +23,7 @@ def test_no_sheet_changes_without_a_change_that_says_so():
     changed = sorted(name for name in now.keys() | then.keys() if now.get(name) != then.get(name))
     assert not changed, (
         f"{changed} changed: add a [[change]] to trnsim/machine/changes.toml, then run "
-        "python tests/machine/test_changes.py"
+        "tests/machine/record_changes.py"
     )
 
 
@@ -109,14 +109,3 @@ def test_two_kinds_of_chip_are_refused_by_name(tmp_path):
     for asked in ("trn2+h100", fleet):
         with pytest.raises(MachineError, match="a fleet of Trainium2 and H100 SXM: a job runs"):
             machines.load(asked)
-
-
-def _record() -> None:
-    path = Path(versions.__file__).parent / "changes.toml"
-    kept = path.read_text().partition("[digests]\n")[0].rstrip() + "\n\n[digests]\n"
-    lines = [f'"{name}" = "{digest}"\n' for name, digest in sorted(versions.digests().items())]
-    path.write_text(kept + "".join(lines))
-
-
-if __name__ == "__main__":
-    _record()

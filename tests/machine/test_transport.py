@@ -292,6 +292,12 @@ def test_a_dead_box_narrows_what_sprays():
         for one, other in zip(row.found.outcomes, slow.found.outcomes, strict=True):
             assert (one.high_ps, one.stops) == (other.high_ps, other.stops)
     one, three, spines, parted, tor = done.rows
+    rows = done.to_dict()["rows"]
+    said = [row["blast_radius"][0] for row in rows]
+    assert [(row["box"], row["chips_slowed"]) for row in said[:3]] == [(1, 32), (3, 64), (8, CHIPS)]
+    assert f"a dead box of 8 switches (spine), the worst of 2, leaves {CHIPS} chips 50.00 %" in str(
+        done
+    ).replace("\n", " ")
     for seed in three.found.outcomes[:4]:
         leaves = [int(re.match(r"leaf (\d+) is dead, those", text)[1]) for text in seed.drawn.what]
         assert leaves == list(range(leaves[0], leaves[0] + len(leaves))) and leaves[0] % 3 == 0

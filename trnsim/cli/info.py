@@ -4,7 +4,6 @@
 
 from __future__ import annotations
 
-from pathlib import Path
 from typing import Annotated, Any
 
 import typer
@@ -103,13 +102,11 @@ def _print_changes(machine: str | None, stack: str | None, as_json: bool) -> Non
 
 def _print_blast(machine: Any, chips: int, boxes: list[int], as_json: bool) -> None:
     from trnsim import _core
-    from trnsim.report.blast import NOTES, blast_table
+    from trnsim.report.blast import NOTES, blast_row, blast_table
 
     found = [row for box in boxes for row in _core.blast_radius(machine, chips, box)]
     if as_json:
-        names = ("tier", "switches", "box", "boxes", "chips_cut", "pods_hit", "pod_nics_left",
-                 "chips_slowed", "left_sprayed", "left_ecmp")  # fmt: skip
-        rows = [{name: getattr(row, name) for name in names} for row in found]
+        rows = [blast_row(row) for row in found]
         output.JsonOutput().write({"machine": machine.name, "chips": chips, "rows": rows})
     else:
         output.print_report(blast_table(found), NOTES)

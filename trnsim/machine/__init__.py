@@ -44,7 +44,6 @@ All errors are :class:`trnsim.errors.MachineError`, one line with the file, the 
 what to change.
 """
 
-from .versions import Change, DataVersion, changes, version_of
 from .loader import (
     apply,
     at_bounds,
@@ -61,6 +60,7 @@ from .loader import (
     topology,
     transports,
 )
+from .versions import Change, DataVersion, changes, version_of
 
 __all__ = [
     "Change",

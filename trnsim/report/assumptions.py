@@ -79,10 +79,10 @@ def list_assumptions(
         low, high = ends.get(figure.key, ("", ""))
         group = _core.input_group_of(figure.key) if low else ""
         size, effect = effects.get(group, (0.0, ""))
+        unit = "" if figure.unit in ("1", "word", "list") else figure.unit
+        moves = (effect or f"step, with all of {group}") if group else _moved(figure.key)
         found.append((size, Assumption(
-            figure.key, figure.value, "" if figure.unit in ("1", "word", "list") else figure.unit,
-            figure.confidence, low, high, (effect or f"step, with all of {group}") if group else _moved(figure.key),
-            figure.source,
+            figure.key, figure.value, unit, figure.confidence, low, high, moves, figure.source
         )))  # fmt: skip
     found.sort(key=lambda each: -each[0])
     rows = [each for _, each in found]
@@ -152,9 +152,7 @@ def _csv(rows: list[Assumption]) -> str:
     return out.getvalue()
 
 
-def _markdown(
-    rows: list[Assumption], machine: _core.Machine, projection: Projection | None
-) -> str:
+def _markdown(rows: list[Assumption], machine: _core.Machine, projection: Projection | None) -> str:
     import trnsim
     from trnsim.machine import stack_of, version_of
 

@@ -219,7 +219,8 @@ TEST(Clos, refuses_figures_that_do_not_fit) {
                 "fabric.pods = 65 is more than the switches reach: write at "
                 "most 64"),
             "");
-  EXPECT_EQ(has(message_of({{"fabric.ecmp", "random", "word"}}), "d_mod_k or hashed or sprayed"), "");
+  EXPECT_EQ(has(message_of({{"fabric.ecmp", "random", "word"}}), "d_mod_k or hashed or sprayed"),
+            "");
   EXPECT_EQ(has(message_of({{"fabric.nic.bandwidth", "10", "GB"}}), "write it in MB/s"), "");
   EXPECT_EQ(has(message_of({{"fabric.tor.raddix", "16", "1"}}), "did you mean"), "");
   EXPECT_EQ(has(message_of({{"fabric.kind", "ring", "word"}}), "tor_leaf_spine or leaf_spine"), "");
