@@ -2,7 +2,7 @@
 # SPDX-FileCopyrightText: The trnsim authors
 """Writes the digests of the sheets of machines into changes.toml, below the change that says why.
 
-    PYTHONPATH=. python tests/machine/record_changes.py
+PYTHONPATH=. python tests/machine/record_changes.py
 """
 
 from pathlib import Path
