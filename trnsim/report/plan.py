@@ -129,6 +129,8 @@ def comparison_lines(done: Comparison) -> list[str]:
         document = row.document
         if document is None:
             continue
+        if document.get("carbon_kg_per_step") is not None:
+            lines += _not_in_carbon(row)
         if not document["fits"]:
             lines.append(f"{row.label}: DOES NOT FIT: {_memory(document)} a rank")
         if document["chips_used"] < document["chips"]:
@@ -246,6 +248,16 @@ def scaling_table(done: Scaling) -> Table:
     less = (f"kg CO2/M {basis}", f"J/{basis[:-1]}", f"$/M {basis}", "took", "peak memory", "MFU",
             "limited by", f"{basis}/s", "interval")  # fmt: skip
     return table_of(columns, ("limited by",), less)
+
+
+def _not_in_carbon(row: ComparisonRow) -> list[str]:
+    """What a row's CO2 leaves out, which another's may hold."""
+    left = []
+    if row.figure("energy_site_j_per_step") is None:
+        left.append("cooling and losses of the site (site.pue)")
+    if row.figure("energy_network_j_per_step") is None:
+        left.append("switches between pods (fabric.*.power)")
+    return [f"CO2 of {row.label} is without {' and '.join(left)}"] if left else []
 
 
 def _costs(done: Scaling, basis: str) -> dict[str, list[str]]:
