@@ -252,12 +252,12 @@ def scaling_table(done: Scaling) -> Table:
 
 def _not_in_carbon(row: ComparisonRow) -> list[str]:
     """What a row's CO2 leaves out, which another's may hold."""
-    left = []
-    if row.figure("energy_site_j_per_step") is None:
-        left.append("cooling and losses of the site (site.pue)")
-    if row.figure("energy_network_j_per_step") is None:
-        left.append("switches between pods (fabric.*.power)")
-    return [f"CO2 of {row.label} is without {' and '.join(left)}"] if left else []
+    names = ("energy of the switches between servers", "CO2 of cooling and losses of the site")
+    return [
+        f"{row.label}: {guess['name']}: {guess['value']}: {guess['effect']}"
+        for guess in row.figure("guesses")
+        if guess["name"] in names
+    ]
 
 
 def _costs(done: Scaling, basis: str) -> dict[str, list[str]]:
