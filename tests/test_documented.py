@@ -198,5 +198,20 @@ def test_the_readme_s_own_machine_loads(tmp_path):
     assert "vendor's letter" in run(tmp_path, "info", "mine.toml")
 
 
+def test_data_changes_assumptions_and_what_a_switch_takes_out(runs, tmp_path):
+    assert "first figures" in run(tmp_path, "info", "trn2", "--changes")
+    run(tmp_path, "info", "trn2", "--assumptions", "sign.csv")
+    assert "signed off by" in (tmp_path / "sign.csv").read_text().splitlines()[0]
+    asked = ["--set", "site.pue=1.2", "--set", "site.grid_intensity=0.35kg/kWh"]
+    printed = run(runs, "project", "out/train_gpt_ddp.trnsim", "--assumptions", "sign.md", *asked)
+    assert "of the site by its PUE" in printed and "CO2" in printed
+    assert "set by hand" in (runs / "sign.md").read_text()
+    boxes = run(tmp_path, "info", "rainier", "--blast-radius", 16384, "--box", 1, "--box", 16)
+    assert [line.split()[0] for line in boxes.splitlines()[1:7]] == ["tor", "leaf", "spine"] * 2
+    told = run(tmp_path, "collective", "all_reduce", "--machine", "rainier", "--ranks", 128, "-b",
+               "1M", "-e", "1M", "--set", "fabric.transport.kind=srd")  # fmt: skip
+    assert "all_reduce" in told
+
+
 def test_the_doctor_finds_nothing_wrong(tmp_path):
     run(tmp_path, "doctor")

@@ -7,7 +7,7 @@ import numpy
 import numpy.typing
 import typing
 import typing_extensions
-__all__: list[str] = ['Advice', 'AtPercentile', 'Backend', 'Breakdown', 'CallSpan', 'CheckpointChoice', 'Cohorts', 'CollectiveRun', 'Communicator', 'DOINGS', 'Disturbances', 'Disturbed', 'Draw', 'Engine', 'Fallback', 'Figure', 'FigureEffect', 'GoodputEstimate', 'Link', 'LinkInfo', 'LinkUse', 'Machine', 'MemoryPeak', 'MemoryPicture', 'ModuleShare', 'MovedInput', 'OpShare', 'Outcome', 'Placement', 'PodLinks', 'Program', 'Progress', 'ProjectProgress', 'Projection', 'Rank', 'RoleFigures', 'RoleRow', 'RuleRow', 'Run', 'Step', 'StepPicture', 'System', 'TierRow', 'TimeShares', 'Timeline', 'Topology', 'Variable', 'Workload', 'bus_factor', 'check_scenario', 'collective_name', 'compose', 'cost_rules', 'disturb_step', 'estimate_goodput', 'estimate_trace_bytes', 'figure_effects', 'find_violation', 'fold_system', 'input_group_of', 'input_groups', 'lower_step', 'make_cohorts', 'make_job_system', 'make_machine', 'make_placement', 'make_system', 'make_topology', 'moved', 'normal_factor', 'parse_disturbance', 'pattern_of_ranks', 'picture_memory', 'picture_step', 'project_step', 'ranks_of_pattern', 'run_collective', 'simulate_seeds', 'simulate_shard', 'simulate_step', 'solve_max_min', 'step_times', 'with_jitter', 'workload_enum_names', 'write_trace']
+__all__: list[str] = ['Advice', 'AtPercentile', 'Backend', 'BlastRadius', 'Breakdown', 'CallSpan', 'CheckpointChoice', 'Cohorts', 'CollectiveRun', 'Communicator', 'DOINGS', 'Disturbances', 'Disturbed', 'Draw', 'Engine', 'Fallback', 'Figure', 'FigureEffect', 'GoodputEstimate', 'Link', 'LinkInfo', 'LinkUse', 'Machine', 'MemoryPeak', 'MemoryPicture', 'ModuleShare', 'MovedInput', 'OpShare', 'Outcome', 'Placement', 'PodLinks', 'Program', 'Progress', 'ProjectProgress', 'Projection', 'Rank', 'RoleFigures', 'RoleRow', 'RuleRow', 'Run', 'Step', 'StepPicture', 'System', 'TierRow', 'TimeShares', 'Timeline', 'Topology', 'Variable', 'Workload', 'blast_radius', 'bus_factor', 'check_scenario', 'collective_name', 'compose', 'cost_rules', 'disturb_step', 'estimate_goodput', 'estimate_trace_bytes', 'figure_effects', 'find_violation', 'fold_system', 'input_group_of', 'input_groups', 'lower_step', 'make_cohorts', 'make_job_system', 'make_machine', 'make_placement', 'make_system', 'make_topology', 'moved', 'normal_factor', 'parse_disturbance', 'pattern_of_ranks', 'picture_memory', 'picture_step', 'project_step', 'ranks_of_pattern', 'run_collective', 'simulate_seeds', 'simulate_shard', 'simulate_step', 'solve_max_min', 'with_jitter', 'workload_enum_names', 'write_trace']
 class Figure:
     def __init__(self, key: str, value: str, unit: str, source: str, confidence: str) -> None:
         ...
@@ -54,6 +54,9 @@ class Machine:
     def figures(self) -> list[Figure]:
         ...
     @property
+    def grid_kg_per_kwh(self) -> float | None:
+        ...
+    @property
     def hash(self) -> str:
         ...
     @property
@@ -71,6 +74,11 @@ class Machine:
     def name(self) -> str:
         ...
     @property
+    def network_power_per_chip_w(self) -> float | None:
+        """
+        A chip's part, by ports, of the power of the switches between pods.
+        """
+    @property
     def pod_chips(self) -> int:
         ...
     @property
@@ -86,6 +94,9 @@ class Machine:
     def published_flops(self) -> dict[str, float]:
         ...
     @property
+    def pue(self) -> float | None:
+        ...
+    @property
     def ranks_per_chip_allowed(self) -> list[int]:
         ...
     @property
@@ -93,6 +104,43 @@ class Machine:
         ...
     @property
     def server_chips(self) -> int:
+        ...
+    @property
+    def transport_shares(self) -> dict[str, float] | None:
+        """
+        What the fabric's transport leaves of its links, by cause, and the window in packets;
+        None where the machine states none.
+        """
+class BlastRadius:
+    @property
+    def box(self) -> int:
+        ...
+    @property
+    def boxes(self) -> int:
+        ...
+    @property
+    def chips_cut(self) -> int:
+        ...
+    @property
+    def chips_slowed(self) -> int:
+        ...
+    @property
+    def left_ecmp(self) -> float:
+        ...
+    @property
+    def left_sprayed(self) -> float:
+        ...
+    @property
+    def pod_nics_left(self) -> float:
+        ...
+    @property
+    def pods_hit(self) -> int:
+        ...
+    @property
+    def switches(self) -> int:
+        ...
+    @property
+    def tier(self) -> str:
         ...
 class Link:
     @property
@@ -800,6 +848,9 @@ class Projection:
     def breakdown(self) -> Breakdown:
         ...
     @property
+    def carbon_kg_per_step(self) -> float | None:
+        ...
+    @property
     def chips(self) -> int:
         ...
     @property
@@ -810,6 +861,12 @@ class Projection:
         ...
     @property
     def energy_j_per_step(self) -> float | None:
+        ...
+    @property
+    def energy_network_j_per_step(self) -> float | None:
+        ...
+    @property
+    def energy_site_j_per_step(self) -> float | None:
         ...
     @property
     def engine_busy(self) -> dict[str, float]:
@@ -1315,6 +1372,12 @@ class GoodputEstimate:
     @property
     def wall_s(self) -> typing.Annotated[list[float], "FixedSize(3)"]:
         ...
+def blast_radius(machine: Machine, chips: typing.SupportsInt | typing.SupportsIndex, box: typing.SupportsInt | typing.SupportsIndex = 1) -> list[BlastRadius]:
+    """
+    What dies with a box of so many switches, one row a tier, of the worst box.
+    
+    Raises MachineError where the chips use no fabric, and for a box of none.
+    """
 def bus_factor(name: str, ranks: typing.SupportsInt | typing.SupportsIndex) -> tuple[int, int]:
     ...
 def check_scenario(slow_chips: collections.abc.Sequence[str], faults: collections.abc.Sequence[str], machine: Machine, placement: Placement) -> None:

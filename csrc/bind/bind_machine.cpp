@@ -9,6 +9,7 @@
 
 #include "base/hash.h"
 #include "bind/bind.h"
+#include "machine/blast.h"
 #include "machine/topology.h"
 
 namespace py = pybind11;
@@ -28,6 +29,36 @@ std::optional<double> known(const Rational& figure) {
   return figure.to_double();
 }
 
+std::optional<std::map<std::string, double>> shares_of(const Machine& machine) {
+  const machine::Fabric& fabric = machine.fabric;
+  if (!fabric.transport.is_known) return std::nullopt;
+  const machine::TransportShares shares = machine::transport_shares(fabric.transport);
+  return std::map<std::string, double>{{"header", shares.header.to_double()},
+                                       {"retransmit", shares.retransmit.to_double()},
+                                       {"congestion", shares.congestion.to_double()},
+                                       {"all", shares.all.to_double()},
+                                       {"window", double(shares.window)}};
+}
+
+// What stands around the chips: the fabric, and the site.
+void bind_site(py::class_<Machine, std::shared_ptr<Machine>>& type) {
+  type.def_property_readonly(
+          "network_power_per_chip_w",
+          [](const Machine& m) -> std::optional<double> {
+            const auto power_W = machine::network_power_per_chip_W(m.fabric);
+            if (!power_W) return std::nullopt;
+            return power_W->to_double();
+          },
+          "A chip's part, by ports, of the power of the switches between pods.")
+      .def_property_readonly("pue", [](const Machine& m) { return known(m.pue); })
+      .def_property_readonly("grid_kg_per_kwh",
+                             [](const Machine& m) { return known(m.grid_kg_per_kWh); })
+      .def_property_readonly(
+          "transport_shares", &shares_of,
+          "What the fabric's transport leaves of its links, by cause, and the window in packets;\n"
+          "None where the machine states none.");
+}
+
 void bind_types(py::module_& module) {
   py::class_<Figure>(module, "Figure")
       .def(py::init([](const std::string& key, const std::string& value, const std::string& unit,
@@ -43,8 +74,9 @@ void bind_types(py::module_& module) {
       .def_property_readonly("confidence", [](const Figure& figure) {
         return machine::confidence_name(figure.confidence);
       });
-  py::class_<Machine, std::shared_ptr<Machine>>(module, "Machine")
-      .def_readonly("name", &Machine::name)
+  py::class_<Machine, std::shared_ptr<Machine>> machine_type(module, "Machine");
+  bind_site(machine_type);
+  machine_type.def_readonly("name", &Machine::name)
       .def_readonly("description", &Machine::description)
       .def_readonly("figures", &Machine::figures)
       .def_property_readonly("max_chips", &machine::max_chips)
@@ -158,10 +190,33 @@ void bind_topology(py::module_& module) {
       .def("chip_of", &Placement::chip_of, py::arg("rank"));
 }
 
+void bind_blast(py::module_& module) {
+  using machine::BlastRadius;
+  const auto share = [](Rational BlastRadius::* member) {
+    return [member](const BlastRadius& radius) { return (radius.*member).to_double(); };
+  };
+  py::class_<BlastRadius>(module, "BlastRadius")
+      .def_readonly("tier", &BlastRadius::tier)
+      .def_readonly("switches", &BlastRadius::switches)
+      .def_readonly("box", &BlastRadius::box)
+      .def_readonly("boxes", &BlastRadius::boxes)
+      .def_readonly("chips_cut", &BlastRadius::chips_cut)
+      .def_readonly("chips_slowed", &BlastRadius::chips_slowed)
+      .def_readonly("pods_hit", &BlastRadius::pods_hit)
+      .def_property_readonly("left_sprayed", share(&BlastRadius::left_sprayed))
+      .def_property_readonly("left_ecmp", share(&BlastRadius::left_ecmp))
+      .def_property_readonly("pod_nics_left", share(&BlastRadius::pod_nics_left));
+  module.def("blast_radius", &machine::blast_radius, py::arg("machine"), py::arg("chips"),
+             py::arg("box") = 1,
+             "What dies with a box of so many switches, one row a tier, of the worst box.\n\n"
+             "Raises MachineError where the chips use no fabric, and for a box of none.");
+}
+
 }  // namespace
 
 void bind_machine(py::module_& module) {
   bind_types(module);
+  bind_blast(module);
   bind_topology(module);
   module.def("make_machine", &machine::make_machine, py::arg("name"), py::arg("description"),
              py::arg("figures"));

@@ -86,14 +86,28 @@ std::vector<std::tuple<std::string, int64_t, int64_t>> inputs_of(const Projectio
   return inputs;
 }
 
+// Of a step: what it does a second, what it costs, and what it draws.
+void bind_costs(py::class_<Projection>& type) {
+  type.def_readonly("tokens_per_s", &Projection::tokens_per_s)
+      .def_readonly("samples_per_s", &Projection::samples_per_s)
+      .def_readonly("cost_usd_per_step", &Projection::cost_usd_per_step)
+      .def_readonly("energy_j_per_step", &Projection::energy_j_per_step)
+      .def_readonly("energy_network_j_per_step", &Projection::energy_network_j_per_step)
+      .def_readonly("energy_site_j_per_step", &Projection::energy_site_j_per_step)
+      .def_readonly("carbon_kg_per_step", &Projection::carbon_kg_per_step)
+      .def_readonly("price_usd_per_chip_hour", &Projection::price_usd_per_chip_hour)
+      .def_readonly("instance_chips", &Projection::instance_chips);
+}
+
 void bind_projection(py::module_& module) {
   py::class_<project::RoleFigures>(module, "RoleFigures", "Ranks that run the same thing.")
       .def_readonly("name", &project::RoleFigures::name)
       .def_readonly("ranks", &project::RoleFigures::ranks)
       .def_readonly("rank_count", &project::RoleFigures::rank_count)
       .def_readonly("memory_peak_bytes", &project::RoleFigures::memory_peak_bytes);
-  py::class_<Projection>(module, "Projection")
-      .def_readonly("machine", &Projection::machine)
+  py::class_<Projection> type(module, "Projection");
+  bind_costs(type);
+  type.def_readonly("machine", &Projection::machine)
       .def_readonly("mode", &Projection::mode)
       .def_readonly("roles", &Projection::roles)
       .def_readonly("memory_role", &Projection::memory_role)
@@ -123,12 +137,6 @@ void bind_projection(py::module_& module) {
       .def_readonly("memory_by_kind", &Projection::memory_by_kind)
       .def_readonly("memory_is_upper_bound", &Projection::memory_is_upper_bound)
       .def_readonly("fits", &Projection::fits)
-      .def_readonly("tokens_per_s", &Projection::tokens_per_s)
-      .def_readonly("samples_per_s", &Projection::samples_per_s)
-      .def_readonly("cost_usd_per_step", &Projection::cost_usd_per_step)
-      .def_readonly("energy_j_per_step", &Projection::energy_j_per_step)
-      .def_readonly("price_usd_per_chip_hour", &Projection::price_usd_per_chip_hour)
-      .def_readonly("instance_chips", &Projection::instance_chips)
       .def_readonly("bottleneck_kind", &Projection::bottleneck_kind)
       .def_readonly("bottleneck", &Projection::bottleneck)
       .def_readonly("bottleneck_share", &Projection::bottleneck_share)

@@ -19,10 +19,10 @@ bool has_same_links(const machine::Machine& a, const machine::Machine& b) {
     const machine::Fabric& f = m.fabric;
     std::vector<std::pair<std::array<int64_t, 3>, std::array<bool, 3>>> slices;
     for (const machine::Slice& slice : m.slices) slices.emplace_back(slice.extent, slice.wraps);
-    return std::tuple(std::tuple(m.server.chips, m.scale_up, m.torus, m.switch_chips,
-                                 m.switch_multicasts, m.hypercube_axes, slices, m.job_chips),
-                      std::tuple(f.pods, f.rails, f.has_tor, tier(f.tor), tier(f.leaf),
-                                 f.spine_ports, f.is_hashed));
+    return std::tuple(
+        std::tuple(m.server.chips, m.scale_up, m.torus, m.switch_chips, m.switch_multicasts,
+                   m.hypercube_axes, slices, m.job_chips),
+        std::tuple(f.pods, f.rails, f.has_tor, tier(f.tor), tier(f.leaf), f.spine_ports, f.paths));
   };
   return of(a) == of(b);
 }

@@ -280,6 +280,22 @@ void add_placement_guess(Program& program, const machine::Machine& machine,
                              "a job of several pods takes so many of each: scale_up.job_chips"});
 }
 
+// What a transport leaves is in the rates of links already; a fitted stack may hold it, too.
+void add_transport_guess(Program& program, const machine::Machine& machine,
+                         const machine::Placement& placement) {
+  const machine::Transport& transport = machine.fabric.transport;
+  if (!transport.is_known || placement.chips <= machine::pod_chips(machine, placement.chips)) {
+    return;
+  }
+  const machine::Figure* kind = machine.figure("fabric.transport.kind");
+  const bool is_fitted = !(machine.stack.network_factor == Rational{1, 1});
+  program.guesses.push_back(
+      {"transport between pods", kind->value,
+       is_fitted ? "the stack's network_factor was fitted to links with a transport of their own: "
+                   "what headers and losses take may count twice"
+                 : "headers, losses and congestion of fabric.transport lower the links' rates"});
+}
+
 }  // namespace
 
 Program lower_step(const workload::Workload& workload, const workload::Step& step,
@@ -324,6 +340,7 @@ Program lower_step(const workload::Workload& workload, const workload::Step& ste
   program.peak_dtype = peak_dtype(program);
   add_guesses(program, plan, workload, target, level);
   add_placement_guess(program, machine, placement);
+  add_transport_guess(program, machine, placement);
   check_program(program);
   return options.step_mode ? in_steps(program, machine, placement) : program;
 }

@@ -4,13 +4,10 @@
 // Clos: chips -> edge switches -> middle switches -> top switches. With three tiers these are ToR,
 // leaf and spine; with two, leaf and spine, and everything is one cluster.
 //
-// A server's chips spread over `rails` edge switches, chip i of a server on rail i mod rails; an
-// edge switch takes the same rail of as many servers as its ports hold, and `rails` edge switches
-// of the same servers are a block. An edge switch has one link to each of its U middle switches,
-// the planes 0..U-1. As many edge switches as a middle switch has ports down are a cluster, with
-// one middle switch a plane. Middle switch j of each cluster has one link to each of the V top
-// switches of plane j. Only what the chips in use can reach is there: one edge switch has no links
-// upward, one cluster none to the top.
+// Which chip is under which switch: clos_shape.h. An edge switch has one link to each of its U
+// middle switches, the planes 0..U-1. A cluster has one middle switch a plane. Middle switch j of
+// each cluster has one link to each of the V top switches of plane j. Only what the chips in use
+// can reach is there: one edge switch has no links upward, one cluster none to the top.
 //
 //   link                  id                        name
 //   chip c up, down       2c, 2c + 1                nic up c, nic down c
@@ -30,6 +27,7 @@
 #include <algorithm>
 
 #include "base/hash.h"
+#include "machine/clos_shape.h"
 #include "machine/piece.h"
 
 namespace trnsim::machine {
@@ -38,40 +36,24 @@ namespace {
 class Clos final : public Piece {
  public:
   Clos(const Machine& machine, int64_t chips, uint64_t seed, const std::vector<int64_t>& places)
-      : fabric_(machine.fabric), seed_(seed), places_(places), server_chips_(machine.server.chips) {
+      : fabric_(machine.fabric),
+        seed_(seed),
+        shape_(machine, chips, places),
+        planes_(shape_.planes),
+        tops_per_plane_(shape_.tops_per_plane),
+        edges_(shape_.edges),
+        edges_per_cluster_(shape_.edges_per_cluster),
+        clusters_(shape_.clusters) {
     const SwitchTier& edge = fabric_.has_tor ? fabric_.tor : fabric_.leaf;
     chip_count_ = chips;
-    int64_t places_end = chips;
-    if (!places_.empty()) {
-      pod_chips_ = chips / int64_t(places_.size());
-      places_end = (*std::max_element(places_.begin(), places_.end()) + 1) * pod_chips_;
-      chip_at_.assign(size_t(places_end), -1);
-      for (int32_t chip = 0; chip < chips; ++chip) chip_at_[size_t(place_of(chip))] = chip;
-    }
     nic_rate_ = link_rate(fabric_.nic_Bps);
     port_rate_ = link_rate(fabric_.port_Bps);
-    planes_ = edge.up_ports;
-    chips_per_edge_of_server_ = server_chips_ / fabric_.rails;
-    servers_per_edge_ = edge.down_ports / chips_per_edge_of_server_;
-    edges_ = ceil_div(ceil_div(places_end, server_chips_), servers_per_edge_) * fabric_.rails;
-    if (fabric_.has_tor) {
-      edges_per_cluster_ = fabric_.leaf.down_ports;
-      tops_per_plane_ = fabric_.leaf.up_ports;
-    } else {
-      edges_per_cluster_ = edges_;
-    }
-    clusters_ = ceil_div(edges_, edges_per_cluster_);
+    switch_count_ = edges_ + shape_.middles() + shape_.tops();
     middle_from_ = edge_from_ = 2 * chips;
-    if (edges_ > 1) {
-      switch_count_ = edges_ + clusters_ * planes_;
-      if (edge.is_blocking) middle_from_ += 2 * edges_ * planes_;
-    } else {
-      switch_count_ = edges_;
-    }
+    if (edges_ > 1 && edge.is_blocking) middle_from_ += 2 * edges_ * planes_;
     link_count_ = middle_from_;
-    if (clusters_ > 1) {
-      switch_count_ += planes_ * tops_per_plane_;
-      if (fabric_.leaf.is_blocking) link_count_ += 2 * clusters_ * planes_ * tops_per_plane_;
+    if (clusters_ > 1 && fabric_.leaf.is_blocking) {
+      link_count_ += 2 * clusters_ * planes_ * tops_per_plane_;
     }
   }
 
@@ -79,7 +61,7 @@ class Clos final : public Piece {
     Link link{0, 0, tier(id), rate(tier(id)), rate(tier(id))};
     if (id < edge_from_) {
       link.from_node = id / 2;
-      link.to_node = edge_node(edge_of(id / 2));
+      link.to_node = edge_node(shape_.edge_of(id / 2));
     } else if (id < middle_from_) {
       const int64_t index = (id - edge_from_) / 2, edge = index / planes_;
       link.from_node = edge_node(edge);
@@ -172,12 +154,12 @@ class Clos final : public Piece {
     return (link - middle_from_) / 2 / tops_per_plane_ % planes_;
   }
   int64_t plane_to(int32_t chip) const override {
-    return int64_t(uint32_t(place_under_edge(chip)) % uint32_t(planes_));
+    return int64_t(uint32_t(shape_.place_under_edge(chip)) % uint32_t(planes_));
   }
 
   std::optional<LinkShift> shift_between(int32_t from, int32_t to,
                                          const Alive& alive) const override {
-    if (fabric_.is_hashed || edge_of(from) != edge_of(to)) return {};
+    if (fabric_.paths == Paths::hashed || shape_.edge_of(from) != shape_.edge_of(to)) return {};
     for (const int32_t chip : {from, to}) {
       if (!alive(2 * chip) || !alive(2 * chip + 1)) return {};
     }
@@ -193,28 +175,6 @@ class Clos final : public Piece {
   }
 
  private:
-  // Where a chip of the job stands, and which stands there (-1: none).
-  int64_t place_of(int64_t chip) const {
-    if (places_.empty()) return chip;
-    return places_[size_t(chip / pod_chips_)] * pod_chips_ + chip % pod_chips_;
-  }
-  int64_t chip_at(int64_t place) const {
-    if (places_.empty()) return place < chip_count_ ? place : -1;
-    return place < int64_t(chip_at_.size()) ? chip_at_[size_t(place)] : -1;
-  }
-
-  // In 32 bits: asked for every chip of a job, and what they divide by fits.
-  int64_t edge_of(int64_t chip) const {
-    const auto id = uint32_t(place_of(chip)), size = uint32_t(server_chips_),
-               rails = uint32_t(fabric_.rails);
-    return int64_t(id / size / uint32_t(servers_per_edge_) * rails + id % size % rails);
-  }
-  int64_t place_under_edge(int64_t chip) const {
-    const auto id = uint32_t(place_of(chip)), size = uint32_t(server_chips_);
-    return int64_t(id / size % uint32_t(servers_per_edge_) * uint32_t(chips_per_edge_of_server_) +
-                   id % size / uint32_t(fabric_.rails));
-  }
-
   int32_t edge_node(int64_t edge) const { return int32_t(-1 - edge); }
   int32_t middle_node(int64_t middle) const { return int32_t(-1 - edges_ - middle); }
   int32_t top_node(int64_t top) const { return int32_t(-1 - edges_ - clusters_ * planes_ - top); }
@@ -227,13 +187,7 @@ class Clos final : public Piece {
   }
 
   void links_from_edge(int64_t edge, std::vector<int32_t>& links) const {
-    const int64_t rail = edge % fabric_.rails, first = edge / fabric_.rails * servers_per_edge_;
-    for (int64_t server = first; server < first + servers_per_edge_; ++server) {
-      for (int64_t i = 0; i < chips_per_edge_of_server_; ++i) {
-        const int64_t chip = chip_at(server * server_chips_ + i * fabric_.rails + rail);
-        if (chip >= 0) links.push_back(int32_t(2 * chip + 1));
-      }
-    }
+    for (const int32_t chip : shape_.chips_under(edge)) links.push_back(2 * chip + 1);
     if (middle_from_ == edge_from_) return;
     for (int64_t plane = 0; plane < planes_; ++plane) links.push_back(edge_link(edge, plane));
   }
@@ -241,8 +195,8 @@ class Clos final : public Piece {
   void links_from_middle(int64_t middle, std::vector<int32_t>& links) const {
     const int64_t cluster = middle / planes_, plane = middle % planes_;
     if (middle_from_ > edge_from_) {
-      const int64_t end = std::min(edges_, (cluster + 1) * edges_per_cluster_);
-      for (int64_t edge = cluster * edges_per_cluster_; edge < end; ++edge) {
+      const int64_t first = cluster * edges_per_cluster_;
+      for (int64_t edge = first; edge < shape_.edges_end(cluster); ++edge) {
         links.push_back(edge_link(edge, plane) + 1);
       }
     }
@@ -253,10 +207,10 @@ class Clos final : public Piece {
   // Edge to edge, over whichever plane and top switch work.
   bool cross(int64_t from_chip, int64_t to_chip, const Alive& alive,
              std::vector<int32_t>& links) const {
-    const int64_t from = edge_of(from_chip), to = edge_of(to_chip);
+    const int64_t from = shape_.edge_of(from_chip), to = shape_.edge_of(to_chip);
     if (from == to) return true;
-    int64_t first_plane = place_under_edge(to_chip), first_top = to % edges_per_cluster_;
-    if (fabric_.is_hashed) {
+    int64_t first_plane = shape_.place_under_edge(to_chip), first_top = to % edges_per_cluster_;
+    if (fabric_.paths == Paths::hashed) {
       const uint64_t hash = combine(combine(seed_, uint64_t(from_chip)), uint64_t(to_chip));
       first_plane = int64_t(hash & 0xffffffff);
       first_top = int64_t(hash >> 32);
@@ -298,12 +252,8 @@ class Clos final : public Piece {
 
   const Fabric fabric_;
   const uint64_t seed_;
-  const std::vector<int64_t> places_;  // of the job's pods; empty: the first
-  std::vector<int32_t> chip_at_;       // by place; empty with places_
-  int64_t pod_chips_ = 1;              // with places_
-  int64_t server_chips_, servers_per_edge_ = 0, chips_per_edge_of_server_ = 0;
-  int64_t planes_ = 0, tops_per_plane_ = 0;
-  int64_t edges_ = 0, edges_per_cluster_ = 0, clusters_ = 0;
+  const ClosShape shape_;
+  const int64_t planes_, tops_per_plane_, edges_, edges_per_cluster_, clusters_;  // the shape's
   int64_t edge_from_ = 0, middle_from_ = 0;  // first link of the tier
   int64_t nic_rate_ = 0, port_rate_ = 0;
 };
@@ -312,6 +262,7 @@ class Clos final : public Piece {
 
 std::unique_ptr<Piece> make_clos(const Machine& machine, int64_t chips, uint64_t seed,
                                  const std::vector<int64_t>& pod_places) {
+  if (machine.fabric.paths == Paths::sprayed) return make_sprayed(machine, chips, pod_places);
   return std::make_unique<Clos>(machine, chips, seed, pod_places);
 }
 

@@ -121,6 +121,21 @@ void scale_links(Machine& machine) {
   for (Rational& rate : machine.torus_axis_Bps) rate = rate * inside;
 }
 
+// Of the place where the machine stands.
+void read_site(Reader& reader, Machine& machine) {
+  const std::string pue = "site.pue", grid = "site.grid_intensity";
+  if (reader.has(pue)) {
+    machine.pue = reader.rational(pue, number);
+    if (machine.pue < Rational{1, 1}) {
+      reader.fail(pue, "is below 1, and a site draws no less than what it houses",
+                  "write the power of the site over that, such as 1.1");
+    }
+  }
+  if (reader.has(grid)) {
+    machine.grid_kg_per_kWh = reader.rational(grid, carbon, Range::not_negative);
+  }
+}
+
 void read_price_and_power(Reader& reader, Machine& machine) {
   const auto read = [&](const char* key, Dimension dimension) {
     return reader.has(key) ? reader.rational(key, dimension, Range::not_negative) : Rational{};
@@ -207,6 +222,7 @@ Machine make_machine(const std::string& name, const std::string& description,
   read_network(reader, machine);
   read_multicast(reader, machine);
   read_price_and_power(reader, machine);
+  read_site(reader, machine);
   machine.stack = read_stack(reader);
   scale_links(machine);
   reader.finish();

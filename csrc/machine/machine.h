@@ -15,6 +15,7 @@
 #include <array>
 #include <cstdint>
 #include <map>
+#include <optional>
 #include <string>
 #include <vector>
 
@@ -190,6 +191,22 @@ struct Server {
 struct SwitchTier {
   int64_t down_ports = 0, up_ports = 0;  // of one switch; down/up is its oversubscription
   bool is_blocking = true;               // false: its links upward never fill, and are no links
+  Rational power_W;                      // of one switch and its optics; 0 = unknown
+};
+// Which of the paths through a fabric's switches a pair of chips takes: one by the places of both,
+// one by a hash, or all of them, evenly.
+enum class Paths : uint8_t { d_mod_k, hashed, sprayed };
+// What is left of a link's bits for data. A packet is `payload` bytes of data and `header` bytes
+// around them, gaps between packets included. A packet in `loss` of all is lost; then it alone is
+// sent again (selective), or with it all that was on its way after it (go back N): those of one
+// round trip. Without the figures all is left.
+struct Transport {
+  bool is_known = false;
+  bool goes_back = false;
+  Rational nic_Bps;  // of a chip, all bits
+  Rational payload_bytes, header_bytes, loss{0, 1};
+  int64_t round_trip_ps = 0;
+  Rational congestion_efficiency{1, 1};  // of links while many senders share them
 };
 struct Fabric {
   int64_t pods = 0;     // that it joins; 0 = the machine has no fabric
@@ -199,8 +216,10 @@ struct Fabric {
   bool has_tor = true;  // three tiers; otherwise the leaf is the edge and `tor` is not used
   SwitchTier tor, leaf;
   int64_t spine_ports = 0;
-  bool is_hashed = false;  // ECMP by hash; otherwise D-mod-K
-  int64_t step_ps = 0;     // latency of one step or message between pods, hops included
+  Rational spine_power_W;  // 0 = unknown
+  Paths paths = Paths::d_mod_k;
+  Transport transport;
+  int64_t step_ps = 0;  // latency of one step or message between pods, hops included
 };
 
 struct Machine {
@@ -225,6 +244,8 @@ struct Machine {
   int64_t instance_chips = 0;        // that are rented together; 0 = unknown
   Rational power_per_chip_W;         // all-in (the server's share with it); 0 = unknown
   Rational power_package_W;          // of the chip alone; 0 = unknown
+  Rational pue;                      // power of the site over that of what it houses; 0 = unknown
+  Rational grid_kg_per_kWh;          // CO2 of the site's energy; 0 = unknown
   uint64_t hash = 0;                 // of every figure's key, value and unit, in any order
 
   const Figure* figure(const std::string& key) const;  // or null
@@ -255,6 +276,20 @@ std::vector<std::vector<Machine>> override_neighbours(const Machine& machine);
 Machine scaled(const Machine& machine, const std::string& what, Rational factor);
 // The words of `scaled` that mean something on this machine.
 std::vector<std::string> scalable(const Machine& machine);
+
+// Shares of the fabric's rates that a transport leaves for data; their product, rounded down to a
+// millionth, is in the rates of its links.
+struct TransportShares {
+  Rational header{1, 1};      // payload / (payload + header)
+  int64_t window = 1;         // packets of a round trip at the rate of a chip's NIC
+  Rational retransmit{1, 1};  // 1 - p, or (1 - p) / (1 - p + p window) where it goes back
+  Rational congestion{1, 1};
+  Rational all{1, 1};
+};
+TransportShares transport_shares(const Transport& transport);
+// A chip's part of the power of all switches that its traffic may use, by ports: full switches,
+// whoever else is under them. Nothing where the power of some tier is not known.
+std::optional<Rational> network_power_per_chip_W(const Fabric& fabric);
 
 // Equal figures, in any order, and description; the name is only where they were found.
 bool operator==(const Machine& a, const Machine& b);

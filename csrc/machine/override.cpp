@@ -4,6 +4,8 @@
 // A machine with some figures changed: by the user (--set) or by advice. Both rebuild it from its
 // figures, so that nothing can disagree.
 #include <algorithm>
+#include <array>
+#include <utility>
 
 #include "machine/machine.h"
 #include "machine/quantity.h"
@@ -105,6 +107,14 @@ void add_physical_peaks(std::vector<Figure>& figures) {
 
 const std::string kInterference = "chip.interference.";
 
+// Figures that any machine may have and few files do: what is set becomes one, in this unit.
+constexpr std::array<std::pair<const char*, const char*>, 5> kOfAnyMachine = {
+    {{"site.pue", "1"},
+     {"site.grid_intensity", "kg/kWh"},
+     {"price.per_chip_hour", "USD/h"},
+     {"power.per_chip", "W"},
+     {"power.package", "W"}}};
+
 // A share or factor that the file leaves out is 1: what is set becomes a figure.
 void add_share(std::vector<Figure>& figures, const std::string& key) {
   const bool is_factor =
@@ -116,6 +126,9 @@ void add_share(std::vector<Figure>& figures, const std::string& key) {
   const bool is_there = std::any_of(figures.begin(), figures.end(),
                                     [&](const Figure& figure) { return figure.key == key; });
   if (is_share && !is_there) figures.push_back({key, "1", "1", "", Confidence::guessed});
+  for (const auto& [name, unit] : kOfAnyMachine) {
+    if (key == name && !is_there) figures.push_back({key, "1", unit, "", Confidence::guessed});
+  }
 }
 
 std::string text_of(Rational value) {
@@ -202,6 +215,7 @@ Machine with_override(const Machine& machine, const std::string& assignment) {
     std::vector<std::string> keys;
     for (const Figure& figure : figures) keys.push_back(figure.key);
     for (const char* engine : kEngines) keys.push_back(kInterference + engine);
+    for (const auto& [name, unit] : kOfAnyMachine) keys.emplace_back(name);
     const std::string near = nearest(key, keys);
     throw Error(ErrorKind::machine,
                 "--set " + assignment + ": " + machine.name + " has no figure " + key,

@@ -57,6 +57,9 @@ std::unique_ptr<Piece> make_hypercube(const Machine& machine, int64_t chips);
 std::unique_ptr<Piece> make_switch(const Machine& machine, int64_t chips);
 std::unique_ptr<Piece> make_clos(const Machine& machine, int64_t chips, uint64_t seed,
                                  const std::vector<int64_t>& pod_places);
+// The Clos as what spraying makes of it (Paths::sprayed).
+std::unique_ptr<Piece> make_sprayed(const Machine& machine, int64_t chips,
+                                    const std::vector<int64_t>& pod_places);
 
 // A rate in 1/1024 B/s, rounded down.
 int64_t link_rate(Rational bandwidth_Bps);

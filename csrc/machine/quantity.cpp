@@ -44,6 +44,8 @@ const Table& units() {
     add("W", Dimension::power, 1);
     add("kW", Dimension::power, 1'000);
     add("USD/h", Dimension::price, 1);
+    add("kg/kWh", Dimension::carbon, 1);
+    add("g/kWh", Dimension::carbon, 1, 1'000);
     add("1", Dimension::number, 1);
     add("word", Dimension::word, 1);
     add("list", Dimension::list, 1);
@@ -85,6 +87,8 @@ const char* dimension_name(Dimension dimension) {
       return "a power";
     case Dimension::price:
       return "a price";
+    case Dimension::carbon:
+      return "a mass of CO2 for energy";
     case Dimension::number:
       return "a plain number";
     case Dimension::word:

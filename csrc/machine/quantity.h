@@ -10,8 +10,20 @@
 
 namespace trnsim::machine {
 
-// With its base unit: ps, Hz, byte, B/s, FLOP/s, W, USD/h, 1.
-enum class Dimension { time, frequency, bytes, bandwidth, flops, power, price, number, word, list };
+// With its base unit: ps, Hz, byte, B/s, FLOP/s, W, USD/h, kg/kWh, 1.
+enum class Dimension {
+  time,
+  frequency,
+  bytes,
+  bandwidth,
+  flops,
+  power,
+  price,
+  carbon,
+  number,
+  word,
+  list
+};
 
 struct Unit {
   Dimension dimension;

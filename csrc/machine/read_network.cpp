@@ -158,6 +158,8 @@ SwitchTier read_tier(Reader& reader, const std::string& prefix) {
   const int64_t radix = reader.whole(prefix + ".radix", number);
   const Rational over = reader.rational(prefix + ".oversubscription", number);
   SwitchTier tier;
+  const std::string power_key = prefix + ".power";
+  if (reader.has(power_key)) tier.power_W = reader.rational(power_key, power, Range::not_negative);
   tier.is_blocking = read_choice(reader, prefix + ".links", "blocking", "non_blocking");
   if (radix == 0 || over.is_zero()) return tier;  // missing: `finish` says so
   if (radix > kMostChips) reader.fail(prefix + ".radix", "is too many", "write at most 1000000");
@@ -200,6 +202,33 @@ void check_reach(Reader& reader, const Machine& machine) {
   }
 }
 
+void read_transport(Reader& reader, Fabric& fabric) {
+  const std::string at = "fabric.transport.";
+  if (reader.children("fabric.transport").empty()) return;
+  Transport& transport = fabric.transport;
+  transport.is_known = true;
+  transport.nic_Bps = fabric.nic_Bps;
+  reader.word(at + "kind");
+  transport.payload_bytes = reader.rational(at + "payload", bytes);
+  transport.header_bytes = reader.rational(at + "header", bytes, Range::not_negative);
+  transport.loss = reader.rational(at + "loss", number, Range::not_negative);
+  transport.goes_back = read_choice(reader, at + "retransmit", "go_back_n", "selective");
+  transport.round_trip_ps = reader.time_ps(at + "round_trip");
+  transport.congestion_efficiency =
+      reader.rational(at + "congestion_efficiency", number, Range::share);
+  if (!(transport.loss < Rational{1, 2})) {
+    reader.fail(at + "loss", "is no share of packets that a network loses",
+                "write a share below 1/2, such as 1e-5");
+  }
+  if (transport.payload_bytes.is_zero()) return;  // missing: `finish` says so
+  const Rational left = transport_shares(transport).all;
+  if (left.is_zero()) {
+    reader.fail(at + "loss", "leaves nothing of a link", "write fewer losses or a shorter way");
+  }
+  fabric.port_Bps = fabric.port_Bps * left;
+  fabric.nic_Bps = fabric.nic_Bps * left;
+}
+
 void read_fabric(Reader& reader, Machine& machine) {
   Fabric& fabric = machine.fabric;
   const std::string kind = reader.deciding_word("fabric.kind", {"tor_leaf_spine", "leaf_spine"});
@@ -218,8 +247,13 @@ void read_fabric(Reader& reader, Machine& machine) {
   if (fabric.spine_ports > kMostChips) {
     reader.fail("fabric.spine.radix", "is too many", "write at most 1000000");
   }
-  fabric.is_hashed = read_choice(reader, "fabric.ecmp", "hashed", "d_mod_k");
+  if (reader.has("fabric.spine.power")) {
+    fabric.spine_power_W = reader.rational("fabric.spine.power", power, Range::not_negative);
+  }
+  const std::string paths = reader.word("fabric.ecmp", {"d_mod_k", "hashed", "sprayed"});
+  if (paths != "d_mod_k") fabric.paths = paths == "hashed" ? Paths::hashed : Paths::sprayed;
   fabric.step_ps = reader.time_ps("fabric.step_latency");
+  read_transport(reader, fabric);
   check_reach(reader, machine);
 }
 

@@ -8,6 +8,7 @@
 
 #include "base/error.h"
 #include "base/random.h"
+#include "machine/clos_shape.h"
 #include "machine/quantity.h"
 
 namespace trnsim::project {
@@ -89,11 +90,14 @@ void set_key(const Sort& sort, const std::string& word, Disturbance& part) {
     part.pods = parse_count(value, word);
   } else if (!value.empty() && is(sort.other)) {
     part.tier = value;
+  } else if (is_switch && !value.empty() && key == "box") {
+    part.box = parse_count(value, word);
   } else if (is_switch && (word == "by=spray" || word == "by=ecmp")) {
     part.is_sprayed = word == "by=spray";
   } else {
     std::string keys;
-    for (const char* known : {sort.amount, sort.count, sort.other, is_switch ? "by" : ""}) {
+    const char* own[] = {is_switch ? "box" : "", is_switch ? "by" : ""};
+    for (const char* known : {sort.amount, sort.count, sort.other, own[0], own[1]}) {
       if (*known != 0) keys += (keys.empty() ? "" : ", ") + std::string(known) + "=";
     }
     throw Error(
@@ -160,14 +164,35 @@ const std::vector<int32_t>& Grounds::links_of(const std::string& tier) {
   std::vector<int32_t>& links = found->second;
   if (!is_new) return links;
   for (int32_t link = 0; link < topology_.link_count(); ++link) {
+    if (is_wide(topology_.tier(link))) continue;
     if (tier.empty() || tier == machine::tier_name(topology_.tier(link))) links.push_back(link);
   }
   return links;
 }
 
+bool Grounds::is_wide(machine::Tier tier) const {
+  return machine_.fabric.paths == machine::Paths::sprayed && tier >= machine::Tier::tor_up;
+}
+
+// Whether switches of the tier stand behind wide links, by number.
+bool Grounds::has_wide(const std::string& tier) const {
+  if (machine_.fabric.paths != machine::Paths::sprayed) return false;
+  return tier == "spine" || (tier == "leaf" && machine_.fabric.has_tor);
+}
+
 const std::vector<int32_t>& Grounds::switches_of(const std::string& tier) {
   const auto [found, is_new] = switches_.try_emplace(tier);
   if (!is_new) return found->second;
+  if (has_wide(tier)) {
+    const machine::ClosShape shape(machine_, topology_.chip_count(), topology_.pod_places());
+    const bool has_tor = machine_.fabric.has_tor, is_top = has_tor && tier == "spine";
+    const std::vector<machine::Tier> tiers = topology_.tiers();
+    const machine::Tier below = is_top || !has_tor ? machine::Tier::leaf_up : machine::Tier::tor_up;
+    const bool can_fill = std::find(tiers.begin(), tiers.end(), below) != tiers.end();
+    const int64_t there = is_top ? shape.tops() : shape.middles();
+    for (int32_t i = 0; can_fill && i < there; ++i) found->second.push_back(i);
+    return found->second;
+  }
   const int64_t from = topology_.pod_count() * topology_.pod_link_count();
   std::set<int32_t, std::greater<>> nodes;  // switches are below 0, the first the highest
   for (int64_t link = from; link < topology_.link_count(); ++link) {
@@ -188,7 +213,7 @@ int64_t Grounds::count_of(const Disturbance& part) {
     case Kind::slow_link:
       return int64_t(links_of(part.tier).size());
     case Kind::dead_switch:
-      return int64_t(switches_of(part.tier).size());
+      return ceil_div(int64_t(switches_of(part.tier).size()), part.box);
     case Kind::domain:
       return domains_of(part.pods);
     default:
@@ -201,7 +226,8 @@ void Grounds::check(const DisturbanceSet& set) {
   for (const Disturbance& part : set.parts) {
     if (part.kind == Kind::jitter) continue;
     if (part.kind == Kind::hashed_routes) {
-      TRN_CHECK(machine_.fabric.is_hashed && topology_.pod_count() > 1, project,
+      TRN_CHECK(machine_.fabric.paths == machine::Paths::hashed && topology_.pod_count() > 1,
+                project,
                 "'" + set.text + "': no routes of " + std::to_string(topology_.chip_count()) +
                     " chips of " + machine_.name + " are hashed",
                 "take several pods, with --set fabric.ecmp=hashed");
@@ -211,6 +237,7 @@ void Grounds::check(const DisturbanceSet& set) {
     if (part.kind == Kind::slow_link) {
       std::string tiers;
       for (const machine::Tier tier : topology_.tiers()) {
+        if (is_wide(tier)) continue;
         tiers += (tiers.empty() ? "" : ", ") + std::string(machine::tier_name(tier));
       }
       TRN_CHECK(there > 0, project,
@@ -225,6 +252,10 @@ void Grounds::check(const DisturbanceSet& set) {
                 "use tor, leaf or spine, on as many pods as reach it, on a machine whose "
                 "fabric.*.links are blocking");
     }
+    TRN_CHECK(part.kind != Kind::dead_switch || part.is_sprayed || !has_wide(part.tier), project,
+              "'" + set.text + "': " + machine_.name + " spreads packets over all paths, and no " +
+                  "pair of chips keeps to one",
+              "leave by=ecmp out, or take another --set fabric.ecmp");
     const bool of_chips =
         part.kind == Kind::straggler || part.kind == Kind::throttle || part.kind == Kind::dead_chip;
     int64_t& total = asked[of_chips ? "chips" : part.name + part.tier];
@@ -327,10 +358,19 @@ class Grounds::Drawing {
 
   void add_switches(const Disturbance& part) {
     const std::vector<int32_t>& nodes = of_.switches_.at(part.tier);
-    const auto is_new = [&](int64_t index) { return dead_.insert(nodes[size_t(index)]).second; };
+    const int64_t count = int64_t(nodes.size());
+    std::set<int64_t> seen;
+    const auto is_new = [&](int64_t box) { return seen.insert(box).second; };
+    std::vector<int64_t> taken;  // indices of switches
+    for (const int64_t box : take(part.count, ceil_div(count, part.box), is_new)) {
+      const int64_t end = std::min(count, (box + 1) * part.box);
+      for (int64_t index = box * part.box; index < end; ++index) taken.push_back(index);
+    }
+    if (of_.has_wide(part.tier)) return narrow(part.tier, taken);
     std::set<int32_t> sprayed;
-    for (const int64_t index : take(part.count, int64_t(nodes.size()), is_new)) {
+    for (const int64_t index : taken) {
       const int32_t node = nodes[size_t(index)];
+      if (!dead_.insert(node).second) continue;  // of another part of the set
       const std::string name = of_.topology_.node_name(node);
       if (part.is_sprayed && !switches_below(node).empty()) {
         sprayed.insert(node);
@@ -340,6 +380,44 @@ class Grounds::Drawing {
       }
     }
     spray(sprayed);
+  }
+
+  // Of wide links, what stands for dead switches among those behind them.
+  void narrow(const std::string& tier, const std::vector<int64_t>& switches) {
+    const machine::ClosShape shape(of_.machine_, of_.topology_.chip_count(),
+                                   of_.topology_.pod_places());
+    const bool has_tor = of_.machine_.fabric.has_tor, is_top = has_tor && tier == "spine";
+    std::map<int64_t, int64_t> dead;  // by cluster
+    for (const int64_t one : switches) {
+      ++dead[is_top ? 0 : one / shape.planes];
+      draw_.what.push_back(tier + " " + std::to_string(one) +
+                           " is dead, those beside it carry its share");
+    }
+    const auto middle = [&](int64_t cluster) {
+      return has_tor ? "leaves " + std::to_string(cluster) : std::string("spines 0");
+    };
+    const std::vector<machine::Tier> tiers = of_.topology_.tiers();
+    const bool has_top =
+        has_tor && std::find(tiers.begin(), tiers.end(), machine::Tier::leaf_up) != tiers.end();
+    if (is_top) {
+      const Rational share = Rational::of(shape.tops() - dead[0], shape.tops());
+      for (int64_t k = 0; k < shape.clusters; ++k) leave(middle(k), "spines 0", share);
+      return;
+    }
+    for (const auto& [cluster, count] : dead) {
+      const Rational share = Rational::of(shape.planes - count, shape.planes);
+      const int64_t first = cluster * shape.edges_per_cluster;
+      for (int64_t edge = first; edge < shape.edges_end(cluster); ++edge) {
+        leave((has_tor ? "tor " : "leaf ") + std::to_string(edge), middle(cluster), share);
+      }
+      if (has_top) leave(middle(cluster), "spines 0", share);
+    }
+  }
+
+  // Both ways between two switches.
+  void leave(const std::string& low, const std::string& high, Rational share) {
+    draw_.sprayed.push_back({low + ">" + high, share});
+    draw_.sprayed.push_back({high + ">" + low, share});
   }
 
   std::vector<int32_t> switches_below(int32_t node) const {
@@ -386,8 +464,7 @@ class Grounds::Drawing {
     for (const auto& [ends, share] : left) {
       const std::string low = of_.topology_.node_name(ends.first);
       const std::string high = of_.topology_.node_name(ends.second);
-      draw_.sprayed.push_back({low + ">" + high, share});
-      draw_.sprayed.push_back({high + ">" + low, share});
+      leave(low, high, share);
     }
   }
 

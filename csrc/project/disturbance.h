@@ -10,6 +10,10 @@
 // do the links between the leaves of their cluster and the spines. Otherwise (ecmp) each pair of
 // chips has one path, and takes the next switch where its own is dead: the neighbour carries twice
 // as much. A dead edge switch (a ToR) has nobody beside it: chips take other NICs of their pod.
+//
+// On a fabric that sprays (Paths::sprayed) the links of a tier are one wide link: of U leaves, d
+// dead, what goes up from the edge switches of their cluster and from its leaves stands for
+// (U - d) / U of itself; of N spines, d dead, what goes up from every cluster for (N - d) / N.
 #pragma once
 
 #include <cstdint>
@@ -41,6 +45,7 @@ struct Disturbance {
   std::string amount;      // as written: sigma, factor or share
   std::string tier;        // of the links (empty: any) or switches ("tor", "leaf", "spine")
   int64_t pods = 1;        // of a domain
+  int64_t box = 1;         // switches in a row that die together; count is of boxes
   bool is_sprayed = true;  // what used a dead switch spreads over all that are left
 };
 
@@ -80,6 +85,8 @@ class Grounds {
   const std::vector<int32_t>& links_of(const std::string& tier);
   const std::vector<int32_t>& switches_of(const std::string& tier);
   int64_t domains_of(int64_t pods) const;
+  bool is_wide(machine::Tier tier) const;  // its links are many in one
+  bool has_wide(const std::string& tier) const;
   int64_t count_of(const Disturbance& part);
 
   const machine::Machine& machine_;

@@ -86,6 +86,9 @@ struct Projection {
   bool memory_is_upper_bound = false;  // compiler reuse not modelled
   bool fits = false;
   std::optional<double> tokens_per_s, samples_per_s, cost_usd_per_step, energy_j_per_step;
+  // Of the fabric's switches, by ports; of the site, where its PUE is known, with both above; and
+  // the CO2 of the widest of these that is known, where the grid's intensity is.
+  std::optional<double> energy_network_j_per_step, energy_site_j_per_step, carbon_kg_per_step;
   std::optional<double> price_usd_per_chip_hour;
   int64_t instance_chips = 0;  // that are rented together; 0 = unknown
   // What the critical rank spends most of the step on: ops that an engine or the memory bounds,

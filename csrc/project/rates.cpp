@@ -224,6 +224,33 @@ void add_throughput(const Case& of, const StepTotals& given, Projection& project
                      "--tokens-per-step gives them"});
 }
 
+namespace {
+
+// What the site draws beside the servers, and the CO2 of all of it.
+void add_site(const machine::Machine& machine, double chip_s, Projection& projection) {
+  double energy_j = *projection.energy_j_per_step;
+  if (const auto network_W = machine::network_power_per_chip_W(machine.fabric)) {
+    projection.energy_network_j_per_step = chip_s * network_W->to_double();
+    energy_j += *projection.energy_network_j_per_step;
+  } else if (projection.chips_used > machine::pod_chips(machine) &&
+             !(machine.pue.is_zero() && machine.grid_kg_per_kWh.is_zero())) {
+    projection.guesses.push_back({"energy of the switches between servers", "not counted",
+                                  "the machine file has no power of them"});
+  }
+  if (!machine.pue.is_zero()) {
+    energy_j *= machine.pue.to_double();
+    projection.energy_site_j_per_step = energy_j;
+  }
+  if (machine.grid_kg_per_kWh.is_zero()) return;
+  projection.carbon_kg_per_step = energy_j / 3.6e6 * machine.grid_kg_per_kWh.to_double();
+  if (machine.pue.is_zero()) {
+    projection.guesses.push_back({"CO2 of cooling and losses of the site", "not counted",
+                                  "no PUE is known: --set site.pue=1.2"});
+  }
+}
+
+}  // namespace
+
 void add_cost(const machine::Machine& machine, Projection& projection) {
   projection.instance_chips = machine.instance_chips;
   const double chip_s = double(projection.chips_used) * seconds(projection.step_ps);
@@ -239,6 +266,7 @@ void add_cost(const machine::Machine& machine, Projection& projection) {
         {"energy_j_per_step", "unknown", "the machine file has no power of a chip"});
   } else {
     projection.energy_j_per_step = chip_s * machine.power_per_chip_W.to_double();
+    add_site(machine, chip_s, projection);
   }
 }
 

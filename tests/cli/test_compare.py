@@ -84,6 +84,21 @@ def test_dollars_and_joules_are_price_and_power_times_time(folder):
     assert row["exposed_communication_s"] == row["breakdown_s"]["exposed_communication"]
 
 
+def test_co2_is_the_energy_of_the_site_times_its_grid(folder):
+    site = ["--set", "site.pue=1.2", "--set", "site.grid_intensity=500g/kWh"]
+    asked = ["before.trnsim", "--machines", "trn2,rainier"]
+    rows = compare(folder, *asked, *site)["rows"]
+    network_w = 460 / 32 + 1090 / 64 + 2180 / 256  # a chip's ports of ToR, leaf and spine
+    for row, watts in zip(rows, (843.75, 750 + network_w), strict=True):
+        kwh = 4 * watts * 1.2 * row["step_time_s"] / 3.6e6
+        assert row["carbon_kg_per_step"] == pytest.approx(kwh * 0.5)
+        assert row["carbon_kg_per_million_tokens"] == pytest.approx(kwh * 0.5 / 1000 * 1e6)
+    said = command("compare", *asked, *site[2:], cwd=folder).stdout
+    assert "kg CO2/M tokens" in said
+    assert "trn2: CO2 of cooling and losses of the site: not counted: no PUE is known" in said
+    assert "rainier: CO2" not in said
+
+
 def test_a_slower_run_fails_over_its_share_and_not_below(folder):
     share = 100 * compare(folder, "before.trnsim", "after.trnsim")["rows"][1]["step_time_change"]
     below, above = f"{share * 0.99:.4f}%", f"{share * 1.01:.4f}%"

@@ -21,6 +21,7 @@ from trnsim.cli import app, output
 from trnsim.cli.goodput import parse_count
 from trnsim.errors import PlanError, TrnSimError
 from trnsim.plan import GoodputOptions
+from trnsim.plan import goodput_inputs as inputs
 from trnsim.plan.goodput_inputs import (
     checkpoint_bytes,
     failure_rate,
@@ -71,6 +72,21 @@ def named(document, name):
 
 
 # --- shares of the time --------------------------------------------------------------------------
+
+
+def test_energy_has_the_switches_and_co2_the_grid_of_the_machine():
+    rainier = machines.load("rainier", ["site.grid_intensity=350g/kWh"])
+    options = GoodputOptions()
+    assert inputs.watts_per_chip(rainier) == pytest.approx(750 + 14.375 + 17.03125 + 8.515625)
+    assert inputs.watts_per_chip(machines.load("trn2-ultra")) == 750
+    assert inputs.grid_kg_per_kwh(rainier, options) == pytest.approx(0.35)
+    given = GoodputOptions(grid_g_per_kwh=100)
+    assert inputs.grid_kg_per_kwh(rainier, given) == pytest.approx(0.1)
+    found = inputs.pue(rainier, options)
+    assert (found.value, found.low, found.high) == (1.125, 1.10, 1.15)
+    mine = inputs.pue(machines.load("h100", ["site.pue=1.4,guessed"]), options)
+    assert (mine.value, mine.low, mine.high) == pytest.approx((1.4, 1.2, 1.6))
+    assert inputs.pue(machines.load("h100"), options) is None
 
 
 def test_goodput_is_the_formula_of_what_was_given(asked):

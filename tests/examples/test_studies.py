@@ -104,6 +104,20 @@ def test_an_all_reduce_goes_over_planes_and_then_along_z():
     assert rows["an UltraServer", size] == pytest.approx(server + along_z, rel=1e-3)
 
 
+def test_fewer_ports_up_bound_an_all_to_all_under_tors():
+    rows = {
+        (row["op"], row["paths"], row["ports down:up"]): row
+        for row in table("fabric_transport.py", "256 MiB")
+    }
+    size, nic = 256 * MIB, 25e3  # bytes, bytes a us
+    half = size / 2  # a chip sends to the 64 chips of the other pod
+    even, thin = (rows["all_to_all", "sprayed", over] for over in ("1:1", "3:1"))
+    assert half / nic < first(even["ToR us"]) == first(even["rails us"]) < 1.01 * half / nic
+    bound = 48 * half / (16 * nic)  # of 64 ports 48 chips are below and 16 links above
+    assert bound < first(thin["ToR us"]) < 1.01 * bound
+    assert first(thin["rails us"]) == first(even["rails us"])  # a rail's chips share a switch
+
+
 def test_a_wider_network_saves_what_the_ring_between_pods_sends():
     rows = {int(row["bytes"]): row for row in table("scale_out_bandwidth.py", "All-reduce")}
     row, size, pods = rows[1 << 30], 1 << 30, 2

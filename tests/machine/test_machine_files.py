@@ -73,7 +73,7 @@ def test_ultra_is_trn2_with_a_third_axis():
 def test_rainier_is_ultra_servers_under_a_fabric():
     ultra, rainier = machine.load("trn2-ultra"), machine.load("rainier")
     changed = [row for row in machine.figures(rainier) if row not in machine.figures(ultra)]
-    assert {row["figure"].split(".")[0] for row in changed} == {"fabric"}
+    assert {row["figure"].split(".")[0] for row in changed} == {"fabric", "site"}
     assert rainier.max_chips == 400_000
     counts = rainier.legal_chip_counts
     assert counts[:20] == [*ultra.legal_chip_counts, 128]

@@ -201,6 +201,7 @@ def machine_value(name, key):
 
 # Figures that move no time: sizes, counts, shapes, prices, and the peaks that MFU divides by.
 EXACT = {
+    "fabric.tor.power", "fabric.leaf.power", "fabric.spine.power", "site.pue",
     "chip.name", "chip.architecture", "chip.ranks_per_chip", "chip.hbm.total", "chip.hbm.reserved",
     "server.chips", "scale_up.kind", "scale_up.slices", "scale_up.job_chips",
     "price.per_chip_hour", "price.instance_chips", "power.per_chip", "power.package",

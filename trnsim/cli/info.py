@@ -24,6 +24,23 @@ def info(
     toml: Annotated[
         bool, typer.Option("--toml", help="Print it as a file to start your own from.")
     ] = False,
+    changes: Annotated[
+        bool,
+        typer.Option("--changes", help="What changed in its data (without MACHINE, in all data)."),
+    ] = False,
+    assumptions: options.Assumptions = None,
+    blast_chips: Annotated[
+        int | None,
+        typer.Option(
+            "--blast-radius",
+            metavar="N",
+            help="What a dead box of switches takes out of a job on N chips.",
+        ),
+    ] = None,
+    boxes: Annotated[
+        list[int] | None,
+        typer.Option("--box", metavar="K", help="Switches that die together; repeatable."),
+    ] = None,
     overrides: options.Overrides = None,
     stack: options.Stack = None,
     as_json: options.Json = False,
@@ -31,6 +48,9 @@ def info(
     """Print a machine: each figure with its unit, its source and our confidence in it."""
     from trnsim import machine as machines
 
+    if changes:
+        _print_changes(machine, stack, as_json)
+        return
     if machine is None:
         rows = [
             {"name": name, "description": machines.load(name).description}
@@ -43,6 +63,14 @@ def info(
             typer.echo("stacks: " + ", ".join(machines.stacks()))
         return
     loaded = machines.load(machine, overrides or [], stack)
+    if assumptions is not None:
+        from trnsim.report.assumptions import write_assumptions
+
+        typer.echo(f"{write_assumptions(assumptions, loaded)} assumptions: {assumptions}")
+        return
+    if blast_chips is not None:
+        _print_blast(loaded, blast_chips, boxes or [1], as_json)
+        return
     if toml:
         typer.echo(machines.to_toml(loaded), nl=False)
     elif as_json:
@@ -50,6 +78,7 @@ def info(
     else:
         figures = machines.figures(loaded)
         typer.echo(f"{loaded.name}: {loaded.description}")
+        typer.echo(f"data: {machines.version_of(loaded)}")
         output.print_table(
             ["figure", "value", "unit", "confidence", "source"],
             [
@@ -57,6 +86,30 @@ def info(
                 for row in figures
             ],
         )
+
+
+def _print_changes(machine: str | None, stack: str | None, as_json: bool) -> None:
+    from trnsim import machine as machines
+
+    found = machines.changes(machine, stack)
+    if as_json:
+        rows = [vars(change) | {"sheets": list(change.sheets)} for change in found]
+        output.JsonOutput().write({"changes": rows})
+        return
+    rows = [[str(one.number), one.date, one.what, ", ".join(one.sheets)] for one in found]
+    output.print_table(["change", "date", "what", "of"], rows, right=(0,))
+
+
+def _print_blast(machine: Any, chips: int, boxes: list[int], as_json: bool) -> None:
+    from trnsim import _core
+    from trnsim.report.blast import NOTES, blast_row, blast_table
+
+    found = [row for box in boxes for row in _core.blast_radius(machine, chips, box)]
+    if as_json:
+        rows = [blast_row(row) for row in found]
+        output.JsonOutput().write({"machine": machine.name, "chips": chips, "rows": rows})
+    else:
+        output.print_report(blast_table(found), NOTES)
 
 
 def _document(machine: Any) -> dict[str, Any]:
@@ -67,6 +120,7 @@ def _document(machine: Any) -> dict[str, Any]:
         "machine": machine.name,
         "description": machine.description,
         "hash": machine.hash,
+        "data_version": str(machines.version_of(machine)),
         "max_chips": machine.max_chips,
         "legal_chip_counts": list(machine.legal_chip_counts),
         "figures": {

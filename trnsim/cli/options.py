@@ -76,6 +76,13 @@ StepOfRun = Annotated[
         metavar="K", min=0, help="Whole step to measure, from 0 (default: the run's own)."
     ),
 ]
+Assumptions = Annotated[
+    Path | None,
+    typer.Option(
+        metavar="FILE",
+        help="Write what was guessed, inferred or set by hand to a .md or .csv file to sign off.",
+    ),
+]
 Top = Annotated[int, typer.Option(metavar="N", min=0, help="Ops and modules to list; 0: none.")]
 Overrides = Annotated[
     list[str] | None,

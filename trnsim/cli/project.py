@@ -33,6 +33,7 @@ def project(
     collectives: options.Collectives = None,
     slow_chips: options.SlowChips = None,
     faults: options.Faults = None,
+    assumptions: options.Assumptions = None,
     out: options.Out = None,
     as_json: options.Json = False,
 ) -> None:
@@ -47,6 +48,10 @@ def project(
     from trnsim.workload import load_run
 
     output.check_out(out)
+    if assumptions is not None:
+        from trnsim.report.assumptions import check_path, write_assumptions
+
+        check_path(assumptions)
     loaded = load_run(run)
     group = torchrun_group()
     speaks = group is None or group.rank() == 0
@@ -62,4 +67,6 @@ def project(
         return
     if out is not None:
         projection.write(out, run.stem, loaded.manifest["command"])
+    if assumptions is not None:
+        write_assumptions(assumptions, projection.machine, projection)
     output.finish(projection, document)

@@ -58,12 +58,17 @@ from .loader import (
     stacks,
     to_toml,
     topology,
+    transports,
 )
+from .versions import Change, DataVersion, changes, version_of
 
 __all__ = [
+    "Change",
+    "DataVersion",
     "apply",
     "at_bounds",
     "attention_kernel_of",
+    "changes",
     "figures",
     "fitted_constants",
     "load",
@@ -74,4 +79,6 @@ __all__ = [
     "stacks",
     "to_toml",
     "topology",
+    "transports",
+    "version_of",
 ]

@@ -18,6 +18,8 @@ from ..job import texts_of
 
 _DATA = Path(__file__).parent / "data"
 _STACKS = Path(__file__).parent / "stacks"
+_TRANSPORTS = Path(__file__).parent / "transports"
+_TRANSPORT = "fabric.transport.kind"
 _CONSTANTS = Path(__file__).parent / "constants.toml"  # written by trnsim validate --fit
 _INFERENCE = Path(__file__).parent / "inference.toml"  # by trnsim validate --kind infer --fit
 _FIGURE_KEYS = ("value", "unit", "source", "confidence")
@@ -39,6 +41,11 @@ def stacks() -> list[str]:
     return sorted(path.stem for path in _STACKS.glob("*.toml"))
 
 
+def transports() -> list[str]:
+    """Names of the transports of ``fabric.transport.kind``, in alphabetical order."""
+    return sorted(path.stem for path in _TRANSPORTS.glob("*.toml"))
+
+
 def load(
     name_or_path: str | Path,
     overrides: Iterable[str] = (),
@@ -55,12 +62,14 @@ def load(
 
     ``overrides`` are assignments such as ``"chip.hbm.bandwidth=3.2TB/s"``, with a
     unit where the figure has one. What they set is taken as exact, unless a confidence follows:
-    ``"chip.hbm.bandwidth=3.2TB/s,guessed"``.
+    ``"chip.hbm.bandwidth=3.2TB/s,guessed"``. ``"fabric.transport.kind=srd"`` lays the figures of
+    that transport (:func:`transports`) over the machine's fabric; other overrides change them.
 
     Raises MachineError for an unknown name (with the nearest), a broken file (with its line), an
     unknown, missing, wrong or repeated figure, or an override that is no legal figure.
     """
     name = str(name_or_path)
+    _refuse_several_kinds(name)
     description, table = _read(_locate(name, Path()), [])
     if stack is not None:
         fitted = fitted_constants() if constants is None else constants
@@ -138,6 +147,19 @@ def sheets_of(stack: str) -> tuple[str, ...]:
     return tuple(_sheets(stack))
 
 
+def sheets_of_machine(name: str) -> tuple[str, ...]:
+    """The names of a machine's file and of those that it extends, the nearest first; of a file of
+    one's own its path."""
+    found: list[str] = []
+    path = _locate(name, Path())
+    while True:
+        found.append(path.stem if path.parent == _DATA else str(path))
+        base = _parse(path).get("extends")
+        if not isinstance(base, str) or len(found) > len(presets()) + 1:
+            return tuple(found)
+        path = _locate(base, path.parent)
+
+
 def _nearest(stack: str, of_stacks: Mapping[str, Any]) -> Any:
     """What is known of a sheet, or else of the nearest one that it extends; None for nothing."""
     return next((of_stacks[name] for name in _sheets(stack) if name in of_stacks), None)
@@ -173,15 +195,59 @@ def stack_of(machine: _core.Machine) -> str | None:
 def apply(machine: _core.Machine, overrides: Iterable[str]) -> _core.Machine:
     """The machine with figures changed as :func:`load` says; MachineError for one set twice."""
     first: dict[str, str] = {}
-    for assignment in texts_of(MachineError, "overrides", overrides):
+    overrides = sorted(
+        texts_of(MachineError, "overrides", overrides),
+        key=lambda text: text.partition("=")[0].strip() != _TRANSPORT,  # its sheet before its parts
+    )
+    for assignment in overrides:
         key = assignment.partition("=")[0].strip()
         if key in first:
             raise MachineError(
                 f"'{key}' is set twice ('{first[key]}' and '{assignment}'): keep one of them"
             )
         first[key] = assignment
-        machine = machine.with_override(assignment)
+        if key == _TRANSPORT:
+            machine = _with_transport(machine, assignment)
+        else:
+            machine = machine.with_override(assignment)
     return machine
+
+
+def _with_transport(machine: _core.Machine, assignment: str) -> _core.Machine:
+    """The machine with the figures of a transport's sheet laid over its own."""
+    name = assignment.partition("=")[2].strip()
+    table = {figure.key: figure for figure in machine.figures}
+    if "fabric.kind" not in table:
+        raise MachineError(
+            f"--set {assignment}: {machine.name} has no fabric between pods: take a machine that "
+            "has one, such as rainier or h100"
+        )
+    if name not in transports():
+        near = difflib.get_close_matches(name.lower(), transports(), n=1)
+        hint = f"did you mean {near[0]}?" if near else f"use one of {', '.join(transports())}"
+        raise MachineError(f"--set {assignment}: no transport is called '{name}': {hint}")
+    path = _TRANSPORTS / f"{name}.toml"
+    own: dict[str, _core.Figure] = {}
+    _flatten(_parse(path), "", path, own)
+    own[_TRANSPORT] = _core.Figure(_TRANSPORT, name, "word", "set by hand", "given")
+    figures = _by_table(table | own)
+    return _core.make_machine(machine.name, machine.description, list(figures.values()))
+
+
+def _refuse_several_kinds(name: str) -> None:
+    """One line for whoever asks for a fleet of two kinds of chip."""
+    parts = [part.strip() for part in name.split("+")]
+    if len(parts) > 1 and all(part in presets() for part in parts):
+        raise _several_kinds(name, parts)
+
+
+def _several_kinds(where: str, names: Sequence[str]) -> MachineError:
+    chips = [_value(_read(_locate(name, Path()), [])[1], "chip.name") for name in names]
+    return MachineError(
+        f"{where}: a fleet of {' and '.join(chips)}: a job runs on chips of one kind here, since "
+        "which rank sits on which kind, and how libraries join them, is nobody's published figure: "
+        f"simulate each alone, or trnsim compare --machines {','.join(names)}"
+    )
 
 
 def at_bounds(machine: _core.Machine) -> dict[str, tuple[_core.Machine, _core.Machine]]:
@@ -302,6 +368,8 @@ def _read(path: Path, readers: Sequence[Path]) -> tuple[str, dict[str, _core.Fig
     description, table = "", {}
     if "extends" in document:
         base = document.pop("extends")
+        if isinstance(base, list) and len(base) > 1 and all(each in presets() for each in base):
+            raise _several_kinds(str(path), base)
         if not isinstance(base, str) or isinstance(base, Decimal):
             raise MachineError(f"{path}: extends is no name: write a preset's name or a path")
         located = _locate(base, path.parent)

@@ -68,6 +68,10 @@ class ComparisonRow(Reported):
         """Energy of one of the "tokens" or "samples"; None where something is not known."""
         return _ratio(self.figure("energy_j_per_step"), self.in_a_step(what), 1.0)
 
+    def carbon_kg_per_million(self, what: str) -> float | None:
+        """Kilograms of CO2 for a million "tokens" or "samples"; None where it is not known."""
+        return _ratio(self.figure("carbon_kg_per_step"), self.in_a_step(what), 1e6)
+
     @property
     def usd_per_hour(self) -> float | None:
         """Of all chips in use."""
@@ -177,6 +181,8 @@ class Comparison:
             "joules_per_token": row.joules_per("tokens"),
             "usd_per_million_samples": row.usd_per_million("samples"),
             "joules_per_sample": row.joules_per("samples"),
+            "carbon_kg_per_million_tokens": row.carbon_kg_per_million("tokens"),
+            "carbon_kg_per_million_samples": row.carbon_kg_per_million("samples"),
         }
 
     def __str__(self) -> str:

@@ -102,6 +102,10 @@ class DisturbedRow:
 
     def to_dict(self) -> dict[str, Any]:
         """The row of the document."""
+        from trnsim.report.blast import blast_of, blast_row
+
+        of = self.of.projection
+        dead = blast_of(of.machine, of.figures.chips, self.text)
         names = {5: "p5", 50: "p50", 95: "p95", 99: "p99", 100: "worst"}
         return {
             "disturbance": self.text,
@@ -110,6 +114,7 @@ class DisturbedRow:
             "mean_step_time_s": self.mean_s,
             "widest_bounds": self.widest_bounds,
             "different_draws": self.found.simulated,
+            "blast_radius": [blast_row(row) for row in dead],
             **{name: self._percentile(*self.at(at)) for at, name in names.items()},
             "seeds": [self._seed(outcome) for outcome in self.found.outcomes],
         }

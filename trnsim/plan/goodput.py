@@ -309,11 +309,13 @@ def _training(
     if machine.power_per_chip_w is not None:
         factor = inputs.pue(machine, options)
         times = (1.0, 1.0, 1.0) if factor is None else (factor.low, factor.value, factor.high)
-        mwh = _times(_scaled(wall, machine.power_per_chip_w * chips / HOUR_S / 1e6), *times)
+        watts = inputs.watts_per_chip(machine) or 0.0
+        mwh = _times(_scaled(wall, watts * chips / HOUR_S / 1e6), *times)
         if machine.power_package_w is not None:
             of_chips = value * machine.power_package_w * chips / HOUR_S / 1e6
-        if options.grid_g_per_kwh is not None:
-            co2 = _scaled(mwh, options.grid_g_per_kwh / 1e3)
+        grid = inputs.grid_kg_per_kwh(machine, options)
+        if grid is not None:
+            co2 = _scaled(mwh, grid)
     return Training(
         tokens, count, _scaled(wall, 1 / DAY_S), (p5 / DAY_S, p50 / DAY_S, p95 / DAY_S),
         count * projection.step_time_s / DAY_S, estimate.failures, usd, of_instances, mwh, of_chips,

@@ -412,8 +412,30 @@ def pue(machine: _core.Machine, options: GoodputOptions) -> Input | None:
     """Power of the site over that of its servers; None where nobody says."""
     if options.pue is not None:
         return given("PUE", options.pue, "1", "pue")
+    value = machine.pue
+    if value is None:
+        return None
     known = sheet()["pue"].get(machine.name)
-    return None if known is None else _from_sheet("PUE", known["factor"])
+    if known is not None and value == known["factor"]["value"]:
+        return _from_sheet("PUE", known["factor"])
+    figure = next(each for each in machine.figures if each.key == "site.pue")
+    off = (value - 1) * _BOUNDS[figure.confidence]  # what is above 1 is what is not sure
+    return Input("PUE", value, value - off, value + off, "1", figure.confidence, figure.source)
+
+
+def grid_kg_per_kwh(machine: _core.Machine, options: GoodputOptions) -> float | None:
+    """CO2 of the site's energy; None where nobody says."""
+    if options.grid_g_per_kwh is not None:
+        return options.grid_g_per_kwh / 1e3
+    return machine.grid_kg_per_kwh
+
+
+def watts_per_chip(machine: _core.Machine) -> float | None:
+    """Of a chip with what the machine's file counts to it, and its part of the switches between
+    pods where their power is known; None where that of a chip is not."""
+    if machine.power_per_chip_w is None:
+        return None
+    return machine.power_per_chip_w + (machine.network_power_per_chip_w or 0.0)
 
 
 def bytes_per_token(options: GoodputOptions) -> Input:

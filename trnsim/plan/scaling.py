@@ -206,6 +206,7 @@ class Scaling:
             "ranks", "step_time_s", "step_time_interval_s", "interval_basis", "breakdown_s",
             "exposed_by_group", "bottleneck", "mfu", "memory_peak_bytes", "memory_capacity_bytes",
             "fits", "tokens_per_s", "samples_per_s", "cost_usd_per_step", "energy_j_per_step",
+            "energy_site_j_per_step", "carbon_kg_per_step",
             "workload_hash", "timeline_hash", "guesses",
         )  # fmt: skip
         if self.model is not None:

@@ -7,6 +7,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from trnsim.report import words
+from trnsim.report.blast import blast_line, blast_of
 from trnsim.report.plan import UNKNOWN, Table
 
 if TYPE_CHECKING:
@@ -83,7 +84,8 @@ def _work(done: Disturbance, mine: float | None, whole: float | None, unit: str)
 
 
 def _row_lines(done: Disturbance, row: DisturbedRow) -> list[str]:
-    lines = []
+    machine, chips = done.projection.machine, done.projection.figures.chips
+    lines = [f"{row.text}: {blast_line(one)}" for one in blast_of(machine, chips, row.text)]
     outcome, breakdown = row.at(99)
     if breakdown is not None:
         lines.append(f"{row.text}: at p99 {_goes(done, outcome, breakdown)}")

@@ -8,6 +8,7 @@ import math
 from typing import TYPE_CHECKING, Any
 
 from trnsim.report import words
+from trnsim.report.blast import blast_line
 from trnsim.report.plan import UNKNOWN, Table
 
 if TYPE_CHECKING:
@@ -208,8 +209,28 @@ def _site_lines(done: Goodput, training: Training) -> list[str]:
         lines.append("no PUE is known: the energy is that of the servers alone (--pue)")
     else:
         lines.append(f"PUE: {factor.value:g}, {factor.confidence}: {factor.source}")
-    lines.append("the switches between servers are not in the energy")
+    network = machine.network_power_per_chip_w
+    lines.append(
+        "the switches between servers are not in the energy"
+        if network is None
+        else f"of it the switches between servers take {network:.3g} W a chip, by their ports"
+    )
     return lines
+
+
+def _switch_lines(done: Goodput) -> list[str]:
+    """What fails together where a switch of the edge does, beside the spares."""
+    from trnsim import _core
+
+    machine, chips = done.projection.machine, done.projection.figures.chips
+    has_fabric = any(figure.key == "fabric.kind" for figure in machine.figures)
+    if not has_fabric or chips <= machine.pod_chips:
+        return []
+    edge = _core.blast_radius(machine, chips, 1)[0]
+    line = blast_line(edge)
+    if done.options.spares is not None and edge.chips_cut > done.spare_chips:
+        line += f": more than the {done.spare_chips:,} spare chips"
+    return [f"{line}; a failure is taken to hit one part alone"]
 
 
 def goodput_lines(done: Goodput) -> list[str]:
@@ -224,6 +245,7 @@ def goodput_lines(done: Goodput) -> list[str]:
     lines += [_input_line(one) for one in done.inputs if one.high > 0]
     if done.load is not None:
         lines.append(_input_line(done.load))
+    lines += _switch_lines(done)
     lines.append(_data_line(done.data))
     if done.training is not None:
         lines += _site_lines(done, done.training)

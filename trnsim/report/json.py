@@ -52,6 +52,7 @@ def _advice(advice: Any) -> dict[str, Any]:
 def to_json(projection: Projection) -> dict[str, Any]:
     """The projection as plain numbers, strings, lists and dicts."""
     import trnsim
+    from trnsim.machine import version_of
 
     p = projection.figures
     document = {
@@ -88,6 +89,9 @@ def to_json(projection: Projection) -> dict[str, Any]:
         "cost_usd_per_step_of_instances": projection.cost_usd_per_step_of_instances,
         "price_usd_per_chip_hour": p.price_usd_per_chip_hour,
         "energy_j_per_step": p.energy_j_per_step,
+        "energy_network_j_per_step": p.energy_network_j_per_step,
+        "energy_site_j_per_step": p.energy_site_j_per_step,
+        "carbon_kg_per_step": p.carbon_kg_per_step,
         "bottleneck": p.bottleneck,
         "bottleneck_kind": p.bottleneck_kind,
         "bottleneck_share": p.bottleneck_share,
@@ -109,6 +113,7 @@ def to_json(projection: Projection) -> dict[str, Any]:
         "timeline_hash": p.timeline_hash,
         "workload_hash": p.workload_hash,
         "machine_hash": projection.machine.hash,
+        "machine_data": str(version_of(projection.machine)),
         "seed": p.seed,
         "version": trnsim.__version__,
     }

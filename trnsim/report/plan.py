@@ -147,6 +147,10 @@ def comparison_table(done: Comparison) -> Table:
     if unit is not None:
         columns[f"$/M {unit}"] = column(lambda row: _shown(words.money, row.usd_per_million(unit)))
         columns[f"J/{one}"] = column(lambda row: _shown(words.significant, row.joules_per(unit)))
+        if any(row.figure("carbon_kg_per_step") is not None for row in done.rows):
+            columns[f"kg CO2/M {unit}"] = column(
+                lambda row: _shown(words.significant, row.carbon_kg_per_million(unit))
+            )
     columns["limited by"] = column(lambda row: row.document["bottleneck"])
     less = ("$/M steps", f"J/{one}", "exposed comm.", "peak memory", "MFU", "limited by",
             f"$/M {unit}", "interval")  # fmt: skip
@@ -164,6 +168,8 @@ def comparison_lines(done: Comparison) -> list[str]:
         document = row.document
         if document is None:
             continue
+        if document.get("carbon_kg_per_step") is not None:
+            lines += _not_in_carbon(row)
         if not document["fits"]:
             lines.append(f"{row.label}: DOES NOT FIT: {_memory(document)} a rank")
         if document["chips_used"] < document["chips"] and done.model is None:
@@ -285,10 +291,41 @@ def scaling_table(done: Scaling) -> Table:
     }
     if basis != "step time":
         columns[f"{basis}/s"] = column(lambda document: words.count(document[f"{basis}_per_s"]))
+        columns |= _costs(done, basis)
     columns["limited by"] = column(lambda document: document["bottleneck"])
     columns["took"] = [_took(point) for point in done.points]
-    less = ("took", "peak memory", "MFU", "limited by", f"{basis}/s", "interval")
+    less = (f"kg CO2/M {basis}", f"J/{basis[:-1]}", f"$/M {basis}", "took", "peak memory", "MFU",
+            "limited by", f"{basis}/s", "interval")  # fmt: skip
     return table_of(columns, ("layout", "limited by"), less)
+
+
+def _not_in_carbon(row: ComparisonRow) -> list[str]:
+    """What a row's CO2 leaves out, which another's may hold."""
+    names = ("energy of the switches between servers", "CO2 of cooling and losses of the site")
+    return [
+        f"{row.label}: {guess['name']}: {guess['value']}: {guess['effect']}"
+        for guess in row.figure("guesses")
+        if guess["name"] in names
+    ]
+
+
+def _costs(done: Scaling, basis: str) -> dict[str, list[str]]:
+    """Dollars, joules and CO2 of tokens or samples: those that some point knows."""
+    kinds: tuple[tuple[str, str, float, Callable[[float], str]], ...] = (
+        (f"$/M {basis}", "cost_usd_per_step", 1e6, words.money),
+        (f"J/{basis[:-1]}", "energy_j_per_step", 1.0, words.significant),
+        (f"kg CO2/M {basis}", "carbon_kg_per_step", 1e6, words.significant),
+    )
+    columns = {}
+    for name, key, many, write in kinds:
+        found = [
+            None if (of := point.figure(key)) is None or not (work := point.in_a_step(basis))
+            else many * of / work
+            for point in done.points
+        ]  # fmt: skip
+        if any(each is not None for each in found):
+            columns[name] = [_shown(write, each) for each in found]
+    return columns
 
 
 def _took(point: Point) -> str:

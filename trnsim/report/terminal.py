@@ -82,8 +82,7 @@ def summary(projection: Projection) -> list[tuple[str, str]]:
     ]
     rows.append(("throughput", ", ".join(rates) or "unknown"))
     rows += _cost(projection)
-    energy = "unknown" if p.energy_j_per_step is None else words.count(p.energy_j_per_step, "J")
-    rows.append(("energy", f"{energy} a step"))
+    rows += _energy(p)
     verdict = "fits" if p.fits else "DOES NOT FIT"
     bound = " (upper bound: compiler reuse not modelled)" if p.memory_is_upper_bound else ""
     memory = f"{words.size(p.memory_peak_bytes)} of {words.size(p.memory_capacity_bytes)} a rank"
@@ -187,6 +186,23 @@ def _cost(projection: Projection) -> list[tuple[str, str]]:
             "  rented whole",
             f"{words.money(1e6 * whole)} a million steps, in instances of {p.instance_chips} chips",
         ))  # fmt: skip
+    return rows
+
+
+def _energy(p: Any) -> list[tuple[str, str]]:
+    """Of the chips with what the machine's file counts to them, and of what is around them."""
+    if p.energy_j_per_step is None:
+        return [("energy", "unknown a step")]
+    rows = [("energy", f"{words.count(p.energy_j_per_step, 'J')} a step")]
+    more = []
+    if p.energy_network_j_per_step is not None:
+        more.append(f"{words.count(p.energy_network_j_per_step, 'J')} of switches between pods")
+    if p.energy_site_j_per_step is not None:
+        more.append(f"{words.count(p.energy_site_j_per_step, 'J')} of the site by its PUE, in all")
+    if more:
+        rows.append(("  beside it", ", ".join(more)))
+    if p.carbon_kg_per_step is not None:
+        rows.append(("CO2", f"{words.count(1e3 * p.carbon_kg_per_step, 'g')} a step"))
     return rows
 
 
@@ -462,12 +478,14 @@ def _guesses(projection: Projection, console: Console) -> None:
 
 def _identity(projection: Projection, console: Console) -> None:
     import trnsim
+    from trnsim.machine import version_of
 
     p = projection.figures
     console.print()
     _print(
         console,
         f"timeline {p.timeline_hash}, workload {p.workload_hash}, machine "
-        f"{projection.machine.hash}, seed {p.seed}, trnsim {trnsim.__version__}",
+        f"{projection.machine.hash}, its data {version_of(projection.machine)}, seed {p.seed}, "
+        f"trnsim {trnsim.__version__}",
         style="dim",
     )

@@ -31,8 +31,8 @@ inline machine::Machine pods_of_8() {
   machine.fabric.pods = 4096;
   machine.fabric.nic_Bps = Rational{2'000'000'000, 1};
   machine.fabric.port_Bps = Rational{3'000'000'000, 1};
-  machine.fabric.tor = {8, 4, true};
-  machine.fabric.leaf = {4, 4, true};
+  machine.fabric.tor = {8, 4, true, {}};
+  machine.fabric.leaf = {4, 4, true, {}};
   machine.fabric.spine_ports = 4096;
   return machine;
 }
@@ -185,18 +185,24 @@ inline Training random_training(uint64_t seed) {
   training.is_mixed = true;
   if (below(4) == 0) training.machine.fabric.tor.is_blocking = false;
   if (below(4) == 0) training.machine.fabric.leaf.is_blocking = false;
-  training.machine.fabric.is_hashed = below(6) == 0;
+  const int64_t paths = below(6);
+  if (paths < 2)
+    training.machine.fabric.paths = paths == 0 ? machine::Paths::hashed : machine::Paths::sprayed;
   if (below(2) == 0) training.machine.fabric.tor.up_ports = 8;  // a plane for each chip of a pod
   for (int64_t i = below(3); i > 0; --i) {
     training.odd_ranks.push_back({below(training.ranks()), 1 << 15, below(2) * 777, {}});
     if (below(2) == 0) training.odd_ranks.back().changes = {{900, 3 << 15}};
   }
   const std::string chip = std::to_string(below(training.replicas * training.stages * 8));
-  const std::vector<std::string> places{"nic up " + chip, "nic down " + chip, "tor 1>leaf 1",
-                                        "leaf 2>tor 0"};
+  const bool is_sprayed = training.machine.fabric.paths == machine::Paths::sprayed;
+  const std::vector<std::string> places{"nic up " + chip, "nic down " + chip,
+                                        is_sprayed ? "tor 1>leaves 0" : "tor 1>leaf 1",
+                                        is_sprayed ? "leaves 0>tor 0" : "leaf 2>tor 0"};
   const int64_t place = below(8);
   if (place < 4 && training.machine.fabric.tor.is_blocking) {
-    training.faults.push_back({places[size_t(place)], Rational{below(3), 3}});
+    const int64_t thirds = below(3);  // a wide link has none beside it
+    const bool is_wide = is_sprayed && place > 1;
+    training.faults.push_back({places[size_t(place)], Rational{is_wide ? thirds + 1 : thirds, 3}});
   }
   if (below(4) == 0) {
     training.changing_links.push_back({int32_t(below(48)), {{500, 1'000'000'000}}});

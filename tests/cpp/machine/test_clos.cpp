@@ -64,6 +64,30 @@ TEST(Clos, has_as_many_links_as_its_ports) {
   expect_links_from_is_complete(*topology, 32 + 16 + 4 * 8 + 8 * 4);
 }
 
+// The 8 links up of a ToR are one, as are the 32 of a cluster's leaves.
+TEST(Clos, sprayed_has_one_wide_link_for_all_that_carry_the_same) {
+  const Machine machine = servers(64, 1, {{"fabric.ecmp", "sprayed", "word"}});
+  const auto topology = make_topology(machine, 128), single = make_topology(servers(64), 128);
+  const std::map<Tier, int64_t> expected = {
+      {Tier::switch_up, 128}, {Tier::switch_down, 128}, {Tier::nic_up, 128}, {Tier::nic_down, 128},
+      {Tier::tor_up, 16},     {Tier::tor_down, 16},     {Tier::leaf_up, 4},  {Tier::leaf_down, 4}};
+  EXPECT_EQ(links_by_tier(*topology), expected);
+  expect_links_from_is_complete(*topology, 32 + 16 + 4 + 1);
+  for (const Tier tier : single->tiers()) {
+    int64_t wide = 0, many = 0;  // rate of the tier
+    for (int32_t id = 0; id < topology->link_count(); ++id) {
+      if (topology->link(id).tier == tier) wide += topology->link(id).rate;
+    }
+    for (int32_t id = 0; id < single->link_count(); ++id) {
+      if (single->link(id).tier == tier) many += single->link(id).rate;
+    }
+    EXPECT_EQ(wide, many) << tier_name(tier);
+  }
+  for (const int64_t chips : {4, 8, 32, 128}) {
+    expect_random_routes_are_paths(*make_topology(machine, chips), 200);
+  }
+}
+
 // Without oversubscription as much goes up from each tier as comes from below.
 TEST(Clos, carries_through_its_middle_what_the_chips_send) {
   const auto count = links_by_tier(*make_topology(servers(64), 256));
@@ -219,7 +243,8 @@ TEST(Clos, refuses_figures_that_do_not_fit) {
                 "fabric.pods = 65 is more than the switches reach: write at "
                 "most 64"),
             "");
-  EXPECT_EQ(has(message_of({{"fabric.ecmp", "random", "word"}}), "hashed or d_mod_k"), "");
+  EXPECT_EQ(has(message_of({{"fabric.ecmp", "random", "word"}}), "d_mod_k or hashed or sprayed"),
+            "");
   EXPECT_EQ(has(message_of({{"fabric.nic.bandwidth", "10", "GB"}}), "write it in MB/s"), "");
   EXPECT_EQ(has(message_of({{"fabric.tor.raddix", "16", "1"}}), "did you mean"), "");
   EXPECT_EQ(has(message_of({{"fabric.kind", "ring", "word"}}), "tor_leaf_spine or leaf_spine"), "");
@@ -231,7 +256,7 @@ TEST(Clos, routes_among_chips_of_one_place_are_moved_to_another) {
   for (const auto& machine : {servers(64), servers(64, 2), servers(64, 4), two_tiers(8),
                               servers(64, 1, {{"fabric.leaf.links", "non_blocking", "word"}}),
                               servers(64, 1, {{"fabric.ecmp", "hashed", "word"}})}) {
-    const bool is_hashed = machine.fabric.is_hashed;
+    const bool is_hashed = machine.fabric.paths == Paths::hashed;
     const int64_t chips = max_chips(machine);
     for (const std::vector<LinkFault>& faults :
          {std::vector<LinkFault>{},
