@@ -7,7 +7,7 @@ import numpy
 import numpy.typing
 import typing
 import typing_extensions
-__all__: list[str] = ['Advice', 'AtPercentile', 'Backend', 'Breakdown', 'CallSpan', 'CheckpointChoice', 'Cohorts', 'CollectiveRun', 'Communicator', 'DOINGS', 'Disturbances', 'Disturbed', 'Draw', 'Engine', 'Fallback', 'Figure', 'FigureEffect', 'GoodputEstimate', 'Link', 'LinkInfo', 'LinkUse', 'Machine', 'MemoryPeak', 'MemoryPicture', 'ModuleShare', 'MovedInput', 'OpShare', 'Outcome', 'Placement', 'PodLinks', 'Program', 'Progress', 'ProjectProgress', 'Projection', 'Rank', 'RoleFigures', 'RoleRow', 'RuleRow', 'Run', 'Step', 'StepPicture', 'System', 'TierRow', 'TimeShares', 'Timeline', 'Topology', 'Variable', 'Workload', 'bus_factor', 'check_scenario', 'collective_name', 'compose', 'cost_rules', 'disturb_step', 'estimate_goodput', 'estimate_trace_bytes', 'figure_effects', 'find_violation', 'fold_system', 'input_group_of', 'input_groups', 'lower_step', 'make_cohorts', 'make_job_system', 'make_machine', 'make_placement', 'make_system', 'make_topology', 'moved', 'normal_factor', 'parse_disturbance', 'pattern_of_ranks', 'picture_memory', 'picture_step', 'project_step', 'ranks_of_pattern', 'run_collective', 'simulate_seeds', 'simulate_shard', 'simulate_step', 'solve_max_min', 'with_jitter', 'workload_enum_names', 'write_trace']
+__all__: list[str] = ['Advice', 'AtPercentile', 'Backend', 'Breakdown', 'CallSpan', 'CheckpointChoice', 'Cohorts', 'CollectiveRun', 'Communicator', 'DOINGS', 'Disturbances', 'Disturbed', 'Draw', 'Engine', 'Fallback', 'Figure', 'FigureEffect', 'GoodputEstimate', 'Link', 'LinkInfo', 'LinkUse', 'Machine', 'MemoryPeak', 'MemoryPicture', 'ModuleShare', 'MovedInput', 'OpShare', 'Outcome', 'Placement', 'PodLinks', 'Program', 'Progress', 'ProjectProgress', 'Projection', 'Rank', 'RoleFigures', 'RoleRow', 'RuleRow', 'Run', 'Step', 'StepPicture', 'System', 'TierRow', 'TimeShares', 'Timeline', 'Topology', 'Variable', 'Workload', 'bus_factor', 'check_scenario', 'collective_name', 'compose', 'cost_rules', 'disturb_step', 'estimate_goodput', 'estimate_profile_bytes', 'estimate_trace_bytes', 'figure_effects', 'find_violation', 'fold_system', 'input_group_of', 'input_groups', 'lower_step', 'make_cohorts', 'make_job_system', 'make_machine', 'make_placement', 'make_system', 'make_topology', 'moved', 'normal_factor', 'parse_disturbance', 'pattern_of_ranks', 'picture_memory', 'picture_step', 'project_step', 'ranks_of_pattern', 'run_collective', 'simulate_seeds', 'simulate_shard', 'simulate_step', 'solve_max_min', 'with_jitter', 'workload_enum_names', 'write_profiles', 'write_trace']
 class Figure:
     def __init__(self, key: str, value: str, unit: str, source: str, confidence: str) -> None:
         ...
@@ -1329,6 +1329,8 @@ def estimate_goodput(step_s: typing.Annotated[collections.abc.Sequence[typing.Su
     """
     Inputs as (value, low, high); spares as (count, repair_s, share of failures that take one).
     """
+def estimate_profile_bytes(run: Run, ranks: collections.abc.Sequence[typing.SupportsInt | typing.SupportsIndex]) -> int:
+    ...
 def estimate_trace_bytes(run: Run, ranks: collections.abc.Sequence[typing.SupportsInt | typing.SupportsIndex]) -> int:
     ...
 def figure_effects(run: Run, progress: ProjectProgress) -> list[FigureEffect]:
@@ -1386,6 +1388,8 @@ def solve_max_min(capacities: collections.abc.Sequence[typing.SupportsInt | typi
 def with_jitter(system: System, seed: typing.SupportsInt | typing.SupportsIndex, spread: typing.SupportsInt | typing.SupportsIndex) -> System:
     ...
 def workload_enum_names() -> dict:
+    ...
+def write_profiles(run: Run, ranks: collections.abc.Sequence[typing.SupportsInt | typing.SupportsIndex], folder: str) -> int:
     ...
 def write_trace(run: Run, ranks: collections.abc.Sequence[typing.SupportsInt | typing.SupportsIndex], path: str) -> int:
     ...
