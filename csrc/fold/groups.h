@@ -5,6 +5,7 @@
 #pragma once
 
 #include <cstdint>
+#include <string>
 #include <vector>
 
 #include "fold/job.h"
@@ -13,6 +14,7 @@ namespace trnsim::fold {
 
 struct JobGroups {
   std::vector<std::vector<int32_t>> members;  // ranks of each group, in group order
+  std::vector<std::string> names;             // of each: two of the same ranks are two groups
   // By rank and slot of its role's Program, an index in members; -1: no call is made on that slot.
   std::vector<std::vector<int32_t>> of_slot;
 };

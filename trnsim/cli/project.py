@@ -4,6 +4,10 @@
 
 from __future__ import annotations
 
+import sys
+from pathlib import Path
+from typing import Annotated
+
 import typer
 
 from trnsim.cli import options, output
@@ -34,9 +38,19 @@ def project(
     slow_chips: options.SlowChips = None,
     faults: options.Faults = None,
     out: options.Out = None,
+    chakra: Annotated[
+        Path | None,
+        typer.Option(
+            metavar="DIR",
+            help="Leave the step as Chakra execution traces here, one a rank, for ASTRA-sim and "
+            "others.",
+        ),
+    ] = None,
     as_json: options.Json = False,
 ) -> None:
     """Project a run file without running its script. Processes that torchrun starts share the work.
+
+    RUN may be Chakra execution traces too: their folder, or NAME of NAME.0.et, and --machine.
 
     What is not given is as in the run that wrote the file. --machine begins anew: figures that the
     run changed by --set, its ranks per chip, slow chips and faults are left out.
@@ -47,6 +61,7 @@ def project(
     from trnsim.workload import load_run
 
     output.check_out(out)
+    output.check_out(chakra, "--chakra")
     loaded = load_run(run)
     group = torchrun_group()
     speaks = group is None or group.rank() == 0
@@ -62,4 +77,7 @@ def project(
         return
     if out is not None:
         projection.write(out, run.stem, loaded.manifest["command"])
+    if chakra is not None:
+        for line in projection.write_chakra(chakra, run.stem).lines:
+            print(f"[trnsim] {line}", file=sys.stderr)
     output.finish(projection, document)

@@ -19,6 +19,7 @@ if TYPE_CHECKING:
     from trnsim import _core
     from trnsim.job import Job
     from trnsim.plan import Comparison, Scaling
+    from trnsim.report.chakra import ChakraFiles
     from trnsim.workload import RunFile
 
 
@@ -176,6 +177,15 @@ class Projection:
                 **self._asked,
             },
         )
+
+    def write_chakra(self, directory: str | os.PathLike[str], name: str = "trace") -> ChakraFiles:
+        """Writes the step as Chakra execution traces, NAME.RANK.et for every rank and the groups as
+        NAME.json, into `directory`; returns their paths and what they leave out. Needs protobuf.
+        Raises ReportError.
+        """
+        from trnsim.report.chakra import write_chakra
+
+        return write_chakra(self, directory, name)
 
     def to_html(
         self,
@@ -340,7 +350,10 @@ def _machine_of(run: RunFile, stack: str | None) -> _core.Machine:
     """The machine that the run was on; MachineError when its figures are others by now. With
     another stack it is that machine under it."""
     from trnsim import machine as machines
+    from trnsim.workload.files import CHAKRA
 
+    if run.manifest.get("format") == CHAKRA:
+        raise ProjectError("a Chakra trace names no machine: name one, as --machine trn2")
     name = run.manifest["machine"] or "trn2"
     options = run.manifest["options"]
     overrides = options.get("overrides", [])
