@@ -18,7 +18,7 @@ if TYPE_CHECKING:
 
     from trnsim import _core
     from trnsim.job import Job
-    from trnsim.plan import Comparison, Scaling
+    from trnsim.plan import Comparison, Scaling, Search
     from trnsim.report.chakra import ChakraFiles
     from trnsim.workload import RunFile
 
@@ -193,18 +193,21 @@ class Projection:
         *,
         scaling: Scaling | str | os.PathLike[str] | None = None,
         comparison: Comparison | str | os.PathLike[str] | None = None,
+        search: Search | str | os.PathLike[str] | None = None,
         figures: bool = True,
     ) -> Path:
         """Writes the report as one HTML file that asks for nothing from anywhere, and returns its
         path; needs matplotlib.
 
-        scaling and comparison (what trnsim.scale and trnsim.compare return, or the JSON documents
-        of their verbs) add a section each. figures=False leaves out how far single figures of the
+        scaling, comparison and search (what trnsim.scale, trnsim.compare and trnsim.search return,
+        or the JSON documents of their verbs) add a section each. figures=False leaves out how far single figures of the
         machine move the step, which simulates it many times more. Raises ReportError, PlanError.
         """
         from trnsim.report.page import write_page
 
-        return write_page(self, path, scaling=scaling, comparison=comparison, figures=figures)
+        return write_page(
+            self, path, scaling=scaling, comparison=comparison, search=search, figures=figures
+        )
 
     def __repr__(self) -> str:
         from trnsim.report.words import duration, percent

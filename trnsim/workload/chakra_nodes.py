@@ -76,6 +76,7 @@ class Trace:
     slots: tuple[int | None, ...] = ()  # of the groups
     own_groups: Mapping[str, tuple[int, ...]] = field(default_factory=dict)
     parameter_count: int = 0
+    is_ours: bool = False  # its ctrl_deps are all that streams wait for
     counts: Mapping[str, int] = field(default_factory=dict)  # what was left out or taken to be
 
     def placed(
@@ -224,7 +225,8 @@ class _Reader:
             self.kept.append(self._node(message, what, attributes, data, ctrl))
         return Trace(
             self.bare.path, tuple(self.kept), (), (), self.groups,
-            int(self.facts.get("parameter_count") or 0), dict(self.counts),
+            int(self.facts.get("parameter_count") or 0), "trnsim_role" in self.facts,
+            dict(self.counts),
         )  # fmt: skip
 
     def _in_order(self) -> list[Any]:

@@ -105,7 +105,8 @@ class _Records:
 
     def _wait(self, node: Node, events: set[int]) -> None:
         """Before a node: its stream waits for calls, and for ops of other streams."""
-        for dep in sorted({*node.data_deps, *node.ctrl_deps}):
+        waits = node.ctrl_deps if self.trace.is_ours else (*node.data_deps, *node.ctrl_deps)
+        for dep in sorted(set(waits)):
             if (node.stream, dep) in self.waited or node.what is None:
                 continue
             if dep in self.call_of:
