@@ -16,6 +16,7 @@ from trnsim.job import check_asked, check_script, texts_of
 from trnsim.plan.kept import Kept
 from trnsim.plan.progress import Teller
 from trnsim.plan.script_runs import Outcome, Reported, RunOptions, ScriptRuns, Target, targets_of
+from trnsim.plan.shown import Shown
 from trnsim.plan.sizes import EqualCount, equal_counts
 
 if TYPE_CHECKING:
@@ -88,7 +89,7 @@ def _ratio(numerator: float | None, denominator: float | None, times: float) -> 
 
 
 @dataclass(frozen=True)
-class Comparison:
+class Comparison(Shown):
     """Rows in the order in which they were asked for.
 
     Attributes:

@@ -22,6 +22,7 @@ from trnsim.job import (
 from trnsim.plan.kept import Kept, write_document
 from trnsim.plan.progress import Teller
 from trnsim.plan.script_runs import Outcome, Reported, RunOptions, ScriptRuns, Target, targets_of
+from trnsim.plan.shown import Shown
 from trnsim.plan.sizes import nearest_legal, parse_sizes
 
 SHARE = "{share}"
@@ -67,7 +68,7 @@ class Stop:
 
 
 @dataclass(frozen=True)
-class Scaling:
+class Scaling(Shown):
     """Points by ascending size.
 
     Attributes:

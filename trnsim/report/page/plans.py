@@ -99,21 +99,25 @@ def search_section(done: Mapping[str, Any] | None) -> Section | Absent:
     front = done["front"]
     said = "; ".join(
         f"{i}: {words.duration(row['step_time_s'])}, {words.size(row['memory_peak_bytes'])}, "
-        + (f"${words.money(row['usd_per_million_tokens'])}" if priced else f"{row['chips']} chips")
+        + (words.money(row["usd_per_million_tokens"]) if priced else f"{row['chips']} chips")
         for i, row in enumerate(front, 1)
     )
-    blocks: list[Block] = [
+    text = (
         f"Layouts of {model} on {where}. A numbered diamond is a layout that no other beats in "
         f"step time, memory and chips at once, up to {words.percent(done['slower_by'])} slower "
-        "than the fastest; a circle is another one that was simulated and fits.",
-        charts.chart("layouts", f"Step time, memory of a rank, and money of the front: {said}.",
-                     charts.front(fits, front, priced), (3.2, 5.8)),
+        "than the fastest; a circle is another one that was simulated and fits."
+    )
+    alt = f"Step time, memory of a rank, and money of the front: {said}."
+    blocks: list[Block] = [
+        text,
+        charts.chart("layouts", alt, charts.front(fits, front, priced), (3.2, 5.8)),
         _table("The front, by its numbers", front_table(front)),
-    ]  # fmt: skip
-    lines = [
+    ]
+    counted = (
         f"{counts['simulated']:,} of {counts['layouts']:,} layouts that the rules allow were "
         "simulated; the others are too large or not better by their bounds"
-    ]
+    )
+    lines = [counted]
     if done["wrong_bounds"]:
         lines.append("NOT PROVEN: layouts below their bounds, so a better one may be left out")
     return Section("layouts", title, [*blocks, Lines(lines)])
