@@ -146,8 +146,8 @@ class Projection:
         name: str = "run",
         command: Sequence[str] | None = None,
     ) -> Path:
-        """Writes projection.json, timeline.parquet, a Perfetto trace and the run file NAME.trnsim,
-        which every verb reads, into `directory`, and returns it.
+        """Writes projection.json, timeline.parquet, a Perfetto trace, traces for torch.profiler's
+        tools and the run file NAME.trnsim, which every verb reads, into `directory`; returns it.
 
         `command` is the script and its arguments, for whoever reads the run file.
         """

@@ -25,7 +25,7 @@ _COLOURS = {
     "host": "cyan",
     "stall": "red",
 }
-NOT_MODELLED = "What is not modelled: README.md, 'What is not modelled'."
+NOT_MODELLED = "What is not modelled: trnsim/report/not_modelled.md."
 
 
 def render_terminal(projection: Projection, console: Console) -> None:
