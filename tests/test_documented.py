@@ -1,14 +1,18 @@
 # SPDX-License-Identifier: Apache-2.0
 # SPDX-FileCopyrightText: The trnsim authors
-"""Every command that the README shows runs, at its smallest size."""
+"""Every command that the README and the guide show runs, at its smallest size."""
 
 import functools
 import json
+import re
+import shlex
+import shutil
 import tempfile
 
 import pytest
 from command import ROOT, interpreter, trnsim
 
+GUIDE = ROOT / "trnsim" / "guide"
 SMALL_GPT = ["--layers", "2", "--width", "128", "--context", "64", "--batch", "2", "--steps", "3"]
 SMALL_RESNET = ["--depth", "18", "--size", "64", "--batch", "2", "--steps", "3"]
 EXAMPLES = {
@@ -85,133 +89,160 @@ def test_a_run_file_is_projected_again(runs):
     assert twice["overrides"] == ["chip.hbm.bandwidth=5.8TB/s"] and not once["overrides"]
 
 
-def test_two_runs_are_compared(runs):
-    run_file = "out/train_gpt_ddp.trnsim"
-    assert "equal" in run(runs, "diff", run_file, run_file)
+# --- the guide -----------------------------------------------------------------------------------
+
+GPT = " ".join(SMALL_GPT)
+ONE_LAYOUT = "--pp 1 --cp 1 --zero 1 --micro-batch 1 --intervals 0 --jobs 1"
+SHORT = "--sequence 1024 --cp 1 --recompute none"
+# What a documented command becomes, piece by piece, so that it takes seconds.
+SMALLER = {
+    "run --machine": "run --check-ranks 0 --machine",
+    "train.py --your-own-arguments": f"train.py {GPT}",
+    "-m your.package.train": f"-m train {GPT}",
+    "trn2-ultra,h100:nemo,tpu-v6e:maxtext --chips 64":
+        "trn2-ultra,h100:nemo --chips 3 --check-ranks 0 --json",
+    "after.trnsim --fail-over": "after.trnsim --json --fail-over",
+    "-- --your-own-arguments": f"-- {GPT}",
+    "--chips 64..400000": "--chips 2..4 --check-ranks 0",
+    "--chips 4..64 --strong 512 -- --batch-size":
+        f"--chips 2..4 --check-ranks 0 --strong 8 -- {GPT} --batch",
+    "search llama3-405b --machine rainier --chips 16384":
+        f"search llama3-8b --machine rainier --chips 16 --global-batch 16 --tp 8 {ONE_LAYOUT} "
+        "--json",
+    "--chips 256,512 --sequence 4096 --global-batch 512 --tp 1,2,4,8":
+        f"--chips 8 --sequence 1024 --global-batch 8 --tp 2 {ONE_LAYOUT}",
+    "compare llama3-8b --machines trn2-ultra,h100:nemo --chips 64 --global-batch 256":
+        f"compare llama3-8b --machines trn2-ultra,h100:nemo --chips 8 --global-batch 8 {SHORT}",
+    "scale llama3-8b --machine rainier --chips 64..4096":
+        f"scale llama3-8b --machine rainier --chips 8..16 {SHORT}",
+    "--seeds 1000": "--seeds 5",
+    "disturb big.trnsim": "disturb --seeds 3 big.trnsim",
+    "report out/": "report --no-figures out/",
+    "calibrate out/train.trnsim --measured 1.23s": "calibrate product.trnsim --measured MEASURED",
+    "project out/train.trnsim --stack mine.toml": "project product.trnsim --stack mine.toml",
+}  # fmt: skip
+# What it says, by words of the command as it is documented.
+SAYS = {
+    "collective all_reduce": "busbw(GB/s)", "--routing zipf": "all_to_all", "--fault 'x+ 0>1=0'": "",
+    "compare before": '"step_time_s"', "--equal dollars": '"chips": 1,', "--strong": "(kept)",
+    "scale train.py --machine rainier": "what stops the scaling", "--seeds 1000": "+p99",
+    "scale llama3-8b": "tp8 dp2", "compare llama3-8b": "layout chosen by search",
+    "--changes": "first figures", "--blast-radius": "spine", "kind=srd": "all_reduce",
+    "--smaller": "undisturbed: ", "goodput run.trnsim --tokens": "kept work (goodput)",
+    "--repair-hours": "waiting for repairs", "report out": "report.html: ", "search llama": '"front"',
+    "search config.json": "layouts that the rules allow", "diff": "equal", "info trn2-ultra": "source",
+    "--toml": "confidence", "validate": "C1", "calibrate": "mine.toml",
+}  # fmt: skip
+HUGGING_FACE = {
+    "model_type": "llama", "hidden_size": 256, "intermediate_size": 512, "num_hidden_layers": 2,
+    "num_attention_heads": 4, "num_key_value_heads": 4, "vocab_size": 1000,
+    "max_position_embeddings": 1024, "rms_norm_eps": 1e-5, "tie_word_embeddings": False,
+}  # fmt: skip
+MEASURED_ROW = {
+    "id": "C1", "kind": "collective", "system": "H200", "framework": "", "model": "",
+    "op": "all_gather", "ranks": 8, "step_time_s": "", "time_us": "",
+    "msg_bytes": 1 << 30, "busbw_GBps": 361, "chips": 8,
+}  # fmt: skip
+PRODUCT = """
+import torch
+layer = torch.nn.Linear(4096, 4096, device="trn", dtype=torch.bfloat16)
+optimizer = torch.optim.SGD(layer.parameters(), lr=0.1)
+for _ in range(3):
+    layer(torch.ones(8192, 4096, device="trn", dtype=torch.bfloat16)).sum().backward()
+    optimizer.step()
+    optimizer.zero_grad()
+"""
 
 
-def test_two_runs_stand_beside_each_other(runs):
-    run_file = "out/train_gpt_ddp.trnsim"
-    assert "step time" in run(runs, "compare", run_file, run_file, "--fail-over", "2%")
+def commands():
+    """(page, command) of every line in a block of commands of the guide."""
+    found = []
+    for page in sorted(GUIDE.glob("**/*.md")):
+        for block in re.findall(r"^```bash\n(.*?)^```", page.read_text(), re.MULTILINE | re.DOTALL):
+            found += [(page.stem, line) for line in block.splitlines()]
+    assert all(line.startswith("trnsim ") for _, line in found)
+    # what another one reads comes first
+    order = ["run", "scale", "compare", "search"]
+    rank = lambda one: (order + [""]).index(one[1].split()[1]) if one[1].split()[1] in order else 9
+    return sorted(found, key=rank)
 
 
-def test_a_script_is_compared_on_machines_of_equal_dollars(tmp_path):
-    script = ROOT / "examples" / "train_gpt_ddp.py"
-    document = json.loads(
-        run(tmp_path, "compare", "--json", script, "--machines", "trn2-ultra,h100:nemo", "--chips",
-            3, "--equal", "dollars", "--check-ranks", 0, "--", *SMALL_GPT)
-    )  # fmt: skip
-    assert [row["chips"] for row in document["rows"]] == [3, 1]  # 3 x 2.235 / 6.88 = 0.97
-    assert all(row["step_time_s"] > 0 for row in document["rows"])
+@pytest.fixture(scope="module")
+def desk(tmp_path_factory):
+    """A folder with the files that the guide's commands name."""
+    folder = tmp_path_factory.mktemp("guide")
+    shutil.copy(ROOT / "examples" / "train_gpt_ddp.py", folder / "train.py")
+    shutil.copy(ROOT / "examples" / "train_gpt.py", folder)
+    (folder / "product.py").write_text(PRODUCT)
+    (folder / "config.json").write_text(json.dumps(HUGGING_FACE))
+    rows = [",".join(MEASURED_ROW), ",".join(map(str, MEASURED_ROW.values()))]
+    (folder / "published.csv").write_text("\n".join(rows) + "\n")
+    run(folder, "run", "--machine", "h100", "--stack", "megatron", "--out", ".", "product.py")
+    for name, machine, chips in (
+        ("run", "trn2-ultra", 64), ("big", "rainier", 192), ("smaller", "rainier", 128)
+    ):  # fmt: skip
+        run(folder, "run", "--machine", machine, "--chips", chips, "--check-ranks", 0, "--out",
+            name, "train.py", *SMALL_GPT)  # fmt: skip
+        shutil.copy(folder / name / "train.trnsim", folder / f"{name}.trnsim")
+    for name in ("before", "after"):
+        shutil.copy(folder / "run.trnsim", folder / f"{name}.trnsim")
+    return folder
 
 
-def test_a_script_is_scaled(tmp_path):
-    script = ROOT / "examples" / "train_gpt_ddp.py"
-    ask = ["scale", script, "--machine", "rainier", "--chips", "2..4", "--check-ranks", 0, "--out",
-           "curve", "--strong", 8, "--", *SMALL_GPT, "--batch", "{share}"]  # fmt: skip
-    assert "what stops the scaling" in run(tmp_path, *ask)
-    assert run(tmp_path, *ask).count("(kept)") == 2
+@pytest.mark.parametrize(("page", "command"), commands())
+def test_a_command_of_the_guide_runs(desk, page, command):
+    if "report" in command:
+        pytest.importorskip("matplotlib", reason="the report needs matplotlib: trnsim[report]")
+    small = command
+    for text, smaller in SMALLER.items():
+        small = small.replace(text, smaller)
+    if "MEASURED" in small:
+        step = json.loads(run(desk, "project", "product.trnsim", "--json"))["step_time_s"]
+        small = small.replace("MEASURED", f"{1200 * step:.6f}ms")
+    words = shlex.split(small)[1:]
+    said = run(desk, *words)
+    for name, text in SAYS.items():
+        if name in command and text != "(kept)":
+            assert text in said
+    if "--json" in words and words[0] in ("compare", "search"):
+        name = {"compare": "comparison.json", "search": "search.json"}[words[0]]
+        (desk / name).write_text(said)
 
 
-def test_a_model_is_scaled_and_compared_by_its_name(tmp_path):
-    ask = ["--sequence", 1024, "--pp", 1, "--cp", 1, "--zero", 1, "--micro-batch", 1,
-           "--recompute", "none"]  # fmt: skip
-    said = run(tmp_path, "scale", "llama3-8b", "--machine", "rainier", "--chips", "8..16", "--tp",
-               8, *ask)  # fmt: skip
-    assert "tp8 dp2" in said and "what stops the scaling" in said
-    said = run(tmp_path, "compare", "llama3-8b", "--machines", "trn2-ultra,h100:nemo", "--chips",
-               8, "--global-batch", 8, "--tp", "1,8", *ask)  # fmt: skip
-    assert "layout chosen by search" in said and "8 sequences on every machine" in said
+def test_a_chakra_trace_of_the_guide_is_there(desk):
+    assert len(list((desk / "traces").glob("train.*.et"))) == 64
 
 
-def test_a_long_run_has_a_goodput(runs):
-    run_file = "out/train_gpt_ddp.trnsim"
-    said = run(runs, "goodput", run_file, "--tokens", "15.6T")
-    assert "kept work (goodput)" in said and "15.6 T" in said
-    ask = ["--machine", "rainier", "--tokens", "15.6T", "--store-gb-per-s", 2000, "--spares", 8,
-           "--repair-hours", 24]  # fmt: skip
-    assert "waiting for repairs" in run(runs, "goodput", run_file, *ask)
+def test_the_guide_s_pages_are_linked_and_their_links_lead_somewhere():
+    pages = [ROOT / "README.md", *GUIDE.glob("**/*.md")]
+    linked = set()
+    for page in pages:
+        for target in re.findall(r"\]\(([^)#]+)\)", page.read_text()):
+            assert (page.parent / target).exists(), f"{page.name}: {target}"
+            linked.add((page.parent / target).resolve())
+    assert {page.resolve() for page in GUIDE.glob("**/*.md")} <= linked
+    verbs = {page.stem for page in (GUIDE / "verbs").glob("*.md")}
+    helped = re.findall(r"^  (\w+)  ", run(ROOT, "--help"), re.MULTILINE)
+    elsewhere = {"calibrate": "validate", "diff": "info", "doctor": "info"}
+    assert {elsewhere.get(verb, verb) for verb in helped} == verbs
+    for path in re.findall(
+        r"`((?:csrc|trnsim|tests)/[\w/.]+)`", "".join(p.read_text() for p in pages)
+    ):
+        assert (ROOT / path).exists(), path
 
 
-def test_layouts_are_searched(tmp_path):
-    ask = ["search", "llama3-8b", "--machine", "rainier", "--chips", 16, "--global-batch", 16,
-           "--tp", "4,8", "--pp", 1, "--cp", 1, "--zero", 1, "--micro-batch", 1, "--intervals", 1,
-           "--save", "best.trnsim"]  # fmt: skip
-    assert "layouts that the rules allow" in run(tmp_path, *ask)
-    assert "step time" in run(tmp_path, "compare", "best.trnsim", "best.trnsim")
-
-
-def test_a_step_is_disturbed(runs):
-    run_file = "out/train_gpt_ddp.trnsim"
-    printed = run(
-        runs, "disturb", run_file, "--with", "jitter:sigma=0.01", "--with",
-        "straggler:chips=2,factor=1.1", "--with", "slow-link:share=0.5", "--seeds", 10,
-    )  # fmt: skip
-    assert "undisturbed: " in printed and "+p99" in printed
-
-
-def test_a_dead_chip_is_replaced_or_the_job_shrinks(tmp_path):
-    script = ROOT / "examples" / "train_gpt_ddp.py"
-    for chips, folder in ((192, "big"), (128, "smaller")):
-        run(tmp_path, "run", "--machine", "rainier", "--chips", chips, "--check-ranks", 0, "--out",
-            folder, script, *SMALL_GPT)  # fmt: skip
-    ask = ["disturb", "big/train_gpt_ddp.trnsim", "--with", "dead-chip", "--with",
-           "dead-switch:tier=leaf", "--seeds", 3]  # fmt: skip
-    spared = run(tmp_path, *ask, "--spares", 1)
-    shrunk = run(tmp_path, *ask, "--smaller", "smaller/train_gpt_ddp.trnsim")
-    assert "a smaller batch: " in shrunk and "a smaller batch: " not in spared
-    assert "stop, such as" in run(tmp_path, *ask)
-
-
-def test_a_run_is_reported_with_its_curve_and_comparison(runs):
-    pytest.importorskip("matplotlib", reason="the report needs matplotlib: trnsim[report]")
-    run_file, script = "out/train_gpt_ddp.trnsim", ROOT / "examples" / "train_gpt_ddp.py"
-    printed = run(runs, "compare", "--json", run_file, run_file)
-    (runs / "comparison.json").write_text(printed)
-    run(runs, "scale", script, "--machine", "trn2", "--chips", "1..2", "--check-ranks", 0, "--out",
-        "curve", "--", *SMALL_GPT)  # fmt: skip
-    said = run(runs, "report", run_file, "--out", "report.html", "--scaling", "curve/scaling.json",
-               "--comparison", "comparison.json", "--no-figures")  # fmt: skip
-    assert said.startswith("report.html: ")
-    text = (runs / "report.html").read_text()
-    assert 'id="scaling"' in text and 'id="comparison"' in text
-
-
-def test_a_collective_is_simulated_alone(tmp_path):
-    printed = run(tmp_path, "collective", "all_reduce", "--machine", "trn2-ultra", "--ranks", 64,
-                  "-b", "1M", "-e", "1G", "-f", 4)  # fmt: skip
-    assert len(printed.splitlines()) == 2 + 6 + 3 and "busbw(GB/s)" in printed
-
-
-@pytest.mark.parametrize("machine", ["trn2", "trn2-ultra", "h100"])
-def test_a_machine_is_printed_with_sources(tmp_path, machine):
-    printed = run(tmp_path, "info", machine)
-    assert "published" in printed and "source" in printed
-    (tmp_path / "mine.toml").write_text(run(tmp_path, "info", machine, "--toml"))
-    assert "chip.hbm.bandwidth" in run(tmp_path, "info", "mine.toml")
-
-
-def test_the_readme_s_own_machine_loads(tmp_path):
-    text = (ROOT / "README.md").read_text()
+def test_the_guide_s_own_machine_loads(tmp_path):
+    text = (GUIDE / "verbs" / "info.md").read_text()
     block = text.split("```toml\n")[1].split("```")[0]
     (tmp_path / "mine.toml").write_text(block)
     assert "vendor's letter" in run(tmp_path, "info", "mine.toml")
 
 
-def test_data_changes_assumptions_and_what_a_switch_takes_out(runs, tmp_path):
-    assert "first figures" in run(tmp_path, "info", "trn2", "--changes")
-    run(tmp_path, "info", "trn2", "--assumptions", "sign.csv")
-    assert "signed off by" in (tmp_path / "sign.csv").read_text().splitlines()[0]
-    asked = ["--set", "site.pue=1.2", "--set", "site.grid_intensity=0.35kg/kWh"]
-    printed = run(runs, "project", "out/train_gpt_ddp.trnsim", "--assumptions", "sign.md", *asked)
-    assert "of the site by its PUE" in printed and "CO2" in printed
-    assert "set by hand" in (runs / "sign.md").read_text()
-    boxes = run(tmp_path, "info", "rainier", "--blast-radius", 16384, "--box", 1, "--box", 16)
-    assert [line.split()[0] for line in boxes.splitlines()[1:7]] == ["tor", "leaf", "spine"] * 2
-    told = run(tmp_path, "collective", "all_reduce", "--machine", "rainier", "--ranks", 128, "-b",
-               "1M", "-e", "1M", "--set", "fabric.transport.kind=srd")  # fmt: skip
-    assert "all_reduce" in told
-
-
-def test_the_doctor_finds_nothing_wrong(tmp_path):
-    run(tmp_path, "doctor")
+def test_the_readme_shows_what_its_command_prints(tmp_path):
+    text = (ROOT / "README.md").read_text()
+    shown = text.split("```text\n")[1].split("```")[0].splitlines()
+    example = ROOT / "examples" / "train_gpt_ddp.py"
+    ask = ["run", "--machine", "trn2-ultra", "--chips", 64, "--check-ranks", 0, example]
+    printed = run(tmp_path, *ask).splitlines()
+    for line in shown:
+        assert line in printed

@@ -7,7 +7,7 @@ import numpy
 import numpy.typing
 import typing
 import typing_extensions
-__all__: list[str] = ['Advice', 'AtPercentile', 'Backend', 'BlastRadius', 'Breakdown', 'CallSpan', 'CheckpointChoice', 'Cohorts', 'CollectiveRun', 'Communicator', 'DOINGS', 'Disturbances', 'Disturbed', 'Draw', 'Engine', 'Fallback', 'Figure', 'FigureEffect', 'GoodputEstimate', 'Link', 'LinkInfo', 'LinkUse', 'Machine', 'MemoryPeak', 'MemoryPicture', 'ModuleShare', 'MovedInput', 'OpShare', 'Outcome', 'Placement', 'PodLinks', 'Program', 'Progress', 'ProjectProgress', 'Projection', 'Rank', 'RoleFigures', 'RoleRow', 'RuleRow', 'Run', 'Step', 'StepPicture', 'System', 'TierRow', 'TimeShares', 'Timeline', 'Topology', 'Variable', 'Workload', 'blast_radius', 'bus_factor', 'check_scenario', 'collective_name', 'compose', 'cost_rules', 'disturb_step', 'estimate_goodput', 'estimate_trace_bytes', 'figure_effects', 'find_violation', 'fold_system', 'input_group_of', 'input_groups', 'lower_step', 'make_cohorts', 'make_job_system', 'make_machine', 'make_placement', 'make_system', 'make_topology', 'moved', 'normal_factor', 'parse_disturbance', 'pattern_of_ranks', 'picture_memory', 'picture_step', 'project_step', 'ranks_of_pattern', 'run_collective', 'simulate_seeds', 'simulate_shard', 'simulate_step', 'solve_max_min', 'with_jitter', 'workload_enum_names', 'write_trace']
+__all__: list[str] = ['Advice', 'AtPercentile', 'Backend', 'Breakdown', 'CallSpan', 'ChakraGraph', 'ChakraNode', 'CheckpointChoice', 'Cohorts', 'CollectiveRun', 'Communicator', 'DOINGS', 'Disturbances', 'Disturbed', 'Draw', 'Engine', 'Fallback', 'Figure', 'FigureEffect', 'GoodputEstimate', 'JobGroups', 'Link', 'LinkInfo', 'LinkUse', 'Machine', 'MemoryPeak', 'MemoryPicture', 'ModuleShare', 'MovedInput', 'OpShare', 'Outcome', 'Placement', 'PodLinks', 'Program', 'Progress', 'ProjectProgress', 'Projection', 'Rank', 'RoleFigures', 'RoleRow', 'RuleRow', 'Run', 'Step', 'StepPicture', 'System', 'TierRow', 'TimeShares', 'Timeline', 'Topology', 'Variable', 'Workload', 'bus_factor', 'chakra_graph', 'check_scenario', 'collective_name', 'compose', 'cost_rules', 'disturb_step', 'estimate_goodput', 'estimate_profile_bytes', 'estimate_trace_bytes', 'figure_effects', 'find_violation', 'fold_system', 'input_group_of', 'input_groups', 'job_groups', 'lower_step', 'make_cohorts', 'make_job_system', 'make_machine', 'make_placement', 'make_system', 'make_topology', 'moved', 'normal_factor', 'parse_disturbance', 'pattern_of_ranks', 'picture_memory', 'picture_step', 'project_step', 'ranks_of_pattern', 'run_collective', 'simulate_seeds', 'simulate_shard', 'simulate_step', 'solve_max_min', 'with_jitter', 'workload_enum_names', 'write_profiles', 'write_trace']
 class Figure:
     def __init__(self, key: str, value: str, unit: str, source: str, confidence: str) -> None:
         ...
@@ -1268,6 +1268,90 @@ class FigureEffect:
     @property
     def slower_ps(self) -> int:
         ...
+class ChakraNode:
+    """
+    What is computed, sent or waited for.
+    """
+    @property
+    def call(self) -> int:
+        """
+        Index in the Workload's calls, or -1.
+        """
+    @property
+    def ctrl_deps(self) -> list[int]:
+        ...
+    @property
+    def data_deps(self) -> list[int]:
+        ...
+    @property
+    def dtype(self) -> str:
+        ...
+    @property
+    def end_ps(self) -> int:
+        ...
+    @property
+    def flops(self) -> int:
+        ...
+    @property
+    def kind(self) -> str:
+        """
+        comp, call or host_read.
+        """
+    @property
+    def module(self) -> int:
+        ...
+    @property
+    def name(self) -> str:
+        ...
+    @property
+    def output_bytes(self) -> int:
+        ...
+    @property
+    def phase(self) -> str:
+        ...
+    @property
+    def read_bytes(self) -> int:
+        ...
+    @property
+    def region(self) -> int:
+        ...
+    @property
+    def start_ps(self) -> int:
+        ...
+    @property
+    def stream(self) -> int:
+        ...
+    @property
+    def waits_for_all(self) -> bool:
+        ...
+    @property
+    def write_bytes(self) -> int:
+        ...
+class ChakraGraph:
+    """
+    A step of a role's captured rank.
+    """
+    @property
+    def nodes(self) -> list[ChakraNode]:
+        ...
+    @property
+    def ops_of_cycles(self) -> int:
+        ...
+class JobGroups:
+    """
+    The process groups of all ranks of a job.
+    """
+    @property
+    def members(self) -> list[list[int]]:
+        ...
+    @property
+    def names(self) -> list[str]:
+        ...
+    @property
+    def of_slot(self) -> list[list[int]]:
+        """
+        [rank][slot], an index in members or -1.
+        """
 class CollectiveRun:
     @property
     def algorithm(self) -> str:
@@ -1380,6 +1464,8 @@ def blast_radius(machine: Machine, chips: typing.SupportsInt | typing.SupportsIn
     """
 def bus_factor(name: str, ranks: typing.SupportsInt | typing.SupportsIndex) -> tuple[int, int]:
     ...
+def chakra_graph(run: Run, role: typing.SupportsInt | typing.SupportsIndex) -> ChakraGraph:
+    ...
 def check_scenario(slow_chips: collections.abc.Sequence[str], faults: collections.abc.Sequence[str], machine: Machine, placement: Placement) -> None:
     ...
 def collective_name(arg0: str) -> str:
@@ -1396,6 +1482,8 @@ def estimate_goodput(step_s: typing.Annotated[collections.abc.Sequence[typing.Su
     """
     Inputs as (value, low, high); spares as (count, repair_s, share of failures that take one).
     """
+def estimate_profile_bytes(run: Run, ranks: collections.abc.Sequence[typing.SupportsInt | typing.SupportsIndex]) -> int:
+    ...
 def estimate_trace_bytes(run: Run, ranks: collections.abc.Sequence[typing.SupportsInt | typing.SupportsIndex]) -> int:
     ...
 def figure_effects(run: Run, progress: ProjectProgress) -> list[FigureEffect]:
@@ -1407,6 +1495,8 @@ def fold_system(system: System) -> Cohorts:
 def input_group_of(key: str) -> str:
     ...
 def input_groups(machine: Machine) -> dict[str, tuple[Machine, Machine]]:
+    ...
+def job_groups(run: Run) -> JobGroups:
     ...
 def lower_step(workload: Workload, step: Step, machine: Machine, placement: Placement, stack: str = '', algorithm: str = '', step_mode: bool = False) -> Program:
     ...
@@ -1455,6 +1545,8 @@ def step_times(workloads: collections.abc.Sequence[Workload], machines: collecti
 def with_jitter(system: System, seed: typing.SupportsInt | typing.SupportsIndex, spread: typing.SupportsInt | typing.SupportsIndex) -> System:
     ...
 def workload_enum_names() -> dict:
+    ...
+def write_profiles(run: Run, ranks: collections.abc.Sequence[typing.SupportsInt | typing.SupportsIndex], folder: str) -> int:
     ...
 def write_trace(run: Run, ranks: collections.abc.Sequence[typing.SupportsInt | typing.SupportsIndex], path: str) -> int:
     ...

@@ -16,6 +16,7 @@ void bind_machine(pybind11::module_& module);
 void bind_report(pybind11::module_& module);
 void bind_simulate(pybind11::module_& module);
 void bind_project(pybind11::module_& module);
+void bind_traces(pybind11::module_& module);
 void bind_workload(pybind11::module_& module);
 
 }  // namespace trnsim::bind

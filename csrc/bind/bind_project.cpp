@@ -10,6 +10,7 @@
 #include "bind/python_exchange.h"
 #include "project/projection.h"
 #include "project/variants.h"
+#include "report/profile.h"
 #include "report/trace.h"
 
 namespace py = pybind11;
@@ -287,6 +288,10 @@ void bind_project(py::module_& module) {
       py::arg("machine"));
   module.def("estimate_trace_bytes", &report::estimate_trace_bytes, py::arg("run"),
              py::arg("ranks"));
+  module.def("estimate_profile_bytes", &report::estimate_profile_bytes, py::arg("run"),
+             py::arg("ranks"));
+  module.def("write_profiles", &report::write_profiles, py::arg("run"), py::arg("ranks"),
+             py::arg("folder"), py::call_guard<py::gil_scoped_release>());
   module.def("write_trace", &report::write_trace, py::arg("run"), py::arg("ranks"), py::arg("path"),
              py::call_guard<py::gil_scoped_release>());
 }

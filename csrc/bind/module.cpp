@@ -15,6 +15,7 @@ PYBIND11_MODULE(_core, module) {
   trnsim::bind::bind_project(module);
   trnsim::bind::bind_disturbed(module);
   trnsim::bind::bind_report(module);
+  trnsim::bind::bind_traces(module);
   trnsim::bind::bind_collective(module);
   trnsim::bind::bind_goodput(module);
 }

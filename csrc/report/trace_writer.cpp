@@ -2,10 +2,6 @@
 // SPDX-FileCopyrightText: The trnsim authors
 #include "report/trace_writer.h"
 
-#include <filesystem>
-
-#include "base/error.h"
-
 namespace trnsim::report {
 namespace {
 
@@ -35,32 +31,10 @@ constexpr int64_t kPsPerNs = 1000;
 
 }  // namespace
 
-TraceWriter::TraceWriter(const std::string& path) : path_(path), part_path_(path + ".part") {
-  file_.open(part_path_, std::ios::binary | std::ios::trunc);
-  TRN_CHECK(file_.is_open(), report, "cannot write " + path, "choose a folder that can be written");
-}
-
-TraceWriter::~TraceWriter() {
-  if (is_finished_) return;
-  file_.close();
-  std::error_code ignored;  // a destructor has nobody to tell
-  std::filesystem::remove(part_path_, ignored);
-}
-
-void TraceWriter::finish() {
-  file_.close();
-  TRN_CHECK(!file_.fail(), report, "cannot write " + path_, "is the disk full?");
-  std::error_code error;
-  std::filesystem::rename(part_path_, path_, error);
-  TRN_CHECK(!error, report, "cannot write " + path_ + ": " + error.message());
-  is_finished_ = true;
-}
-
 void TraceWriter::write_packet(const ProtoMessage& packet) {
   ProtoMessage trace;
   trace.add_message(field::kTracePacket, packet);
-  file_.write(trace.bytes().data(), std::streamsize(trace.bytes().size()));
-  bytes_written_ += int64_t(trace.bytes().size());
+  file_.write(trace.bytes());
 }
 
 uint64_t TraceWriter::add_track(const ProtoMessage& descriptor) {

@@ -6,28 +6,22 @@
 // trace_packet.proto and track_event.proto. Times become whole ns, rounded down, as Perfetto holds
 // them; ends follow begins on a track in the order of the calls, so slices nest as they were
 // written.
-//
-// The file appears under its name only when finish() returns: until then it is NAME.part, which the
-// destructor removes.
 #pragma once
 
 #include <cstdint>
-#include <fstream>
 #include <string>
 #include <unordered_map>
 #include <utility>
 #include <vector>
 
+#include "report/part_file.h"
 #include "report/proto.h"
 
 namespace trnsim::report {
 
 class TraceWriter {
  public:
-  explicit TraceWriter(const std::string& path);  // throws ReportError when it cannot be opened
-  ~TraceWriter();
-  TraceWriter(const TraceWriter&) = delete;
-  TraceWriter& operator=(const TraceWriter&) = delete;
+  explicit TraceWriter(const std::string& path) : file_(path) {}  // throws as PartFile does
 
   using Notes = std::vector<std::pair<std::string, std::string>>;  // shown beside a slice
   // Each returns the track's id.
@@ -42,8 +36,8 @@ class TraceWriter {
   void end_slice(uint64_t track, int64_t time_ps);
   void set_counter(uint64_t track, int64_t time_ps, double value);
 
-  int64_t bytes_written() const { return bytes_written_; }
-  void finish();  // throws ReportError when the disk is full; then nothing is left behind
+  int64_t bytes_written() const { return file_.bytes_written(); }
+  void finish() { file_.finish(); }
 
  private:
   struct Interned {
@@ -55,11 +49,9 @@ class TraceWriter {
   void write_event(int64_t time_ps, const ProtoMessage& event, const ProtoMessage& interned);
   uint64_t add_track(const ProtoMessage& descriptor);
 
-  std::string path_, part_path_;
-  std::ofstream file_;
-  int64_t bytes_written_ = 0;
+  PartFile file_;
   uint64_t next_track_ = 1;
-  bool is_first_ = true, is_finished_ = false;
+  bool is_first_ = true;
   std::unordered_map<std::string, uint64_t> names_, note_names_, note_values_;
 };
 

@@ -108,8 +108,71 @@ def test_the_other_files_hold_the_same_run(four_chips, written):
     assert table.column_names == ["rank", "queue", "kind", "name", "module", "start_ps", "end_ps"]
     assert max(table["end_ps"].to_pylist()) == four_chips.figures.step_ps
     assert {p.name for p in written.iterdir()} == {
-        "projection.json", "timeline.parquet", "trace.pftrace",
+        "projection.json", "timeline.parquet", "trace.pftrace", "torch_profiler",
     }  # fmt: skip
+
+
+@pytest.fixture(scope="module")
+def profiles(written):
+    found = sorted((written / "torch_profiler").iterdir())
+    assert [path.name for path in found] == ["rank0_trace.json", "rank3_trace.json"]
+    return [json.loads(path.read_text()) for path in found]
+
+
+def test_a_profile_has_what_tools_for_torch_profiler_ask_for(profiles, written):
+    for rank, profile in zip((0, 3), profiles, strict=True):
+        about = profile["distributedInfo"]
+        assert (about["rank"], about["world_size"], about["pg_count"]) == (rank, 4, 1)
+        assert about["pg_config"][0]["ranks"] == [0, 1, 2, 3]
+        # HolisticTraceAnalysis finds the rank by reading lines, with a space after the colon
+        lines = (written / "torch_profiler" / f"rank{rank}_trace.json").read_text().splitlines()
+        assert any(f'"rank": {rank},' in line for line in lines[:10])
+        for event in profile["traceEvents"]:
+            assert {"ph", "name", "pid", "tid", "ts", "args"} <= event.keys()
+            assert event["ph"] in "XMi" and isinstance(event["args"], dict)
+            if event["ph"] == "X":
+                assert event["dur"] > 0 and {"cat", "dur"} <= event.keys()
+            if event.get("cat") in ("kernel", "gpu_memcpy"):
+                assert {"External id", "correlation", "device", "stream"} <= event["args"].keys()
+                assert event["tid"] == event["args"]["stream"]
+    categories = {event.get("cat") for event in profiles[0]["traceEvents"]}
+    assert {"kernel", "gpu_memcpy", "cpu_op", "cuda_runtime", "user_annotation"} <= categories
+
+
+def test_a_profile_s_device_events_are_the_tasks_of_the_timeline(profiles, four_chips):
+    columns = four_chips.run.task_columns([0])
+    expected = sorted(
+        (int(start) // 1000, int(end) // 1000)
+        for start, end, queue in zip(
+            columns["start_ps"], columns["end_ps"], columns["queue"], strict=True
+        )
+        if end // 1000 > start // 1000 and columns["queues"][queue] != "host"
+    )
+    in_ns = lambda event, key: round(event[key] * 1000)
+    events = [
+        event for event in profiles[0]["traceEvents"]
+        if event.get("cat") in ("kernel", "gpu_memcpy")
+    ]  # fmt: skip
+    spans = [(in_ns(e, "ts"), in_ns(e, "ts") + in_ns(e, "dur")) for e in events]
+    assert sorted(spans) == expected
+    launches = {
+        event["args"]["correlation"]: in_ns(event, "ts")
+        for event in profiles[0]["traceEvents"] if event.get("cat") == "cuda_runtime"
+        and "correlation" in event["args"]
+    }  # fmt: skip
+    assert all(launches[e["args"]["correlation"]] < in_ns(e, "ts") for e in events)
+    reduced = [e for e in events if e["name"].startswith("ncclDevKernel_AllReduce")]
+    assert [e["args"]["In msg nelems"] for e in reduced] == [512 * 512] * 2
+    assert {e["args"]["Collective name"] for e in reduced} == {"allreduce"}
+
+
+def test_memory_of_a_profile_adds_up(profiles):
+    steps = [e["args"] for e in profiles[0]["traceEvents"] if e["name"] == "[memory]"]
+    total = 0
+    for step in steps:
+        total += step["Bytes"]
+        assert total == step["Total Allocated"]
+    assert steps and not [e for e in profiles[1]["traceEvents"] if e["name"] == "[memory]"]
 
 
 def test_write_leaves_a_run_file_that_projects_to_the_same(four_chips, tmp_path):

@@ -14,7 +14,7 @@ import small_workload
 import trnsim
 from trnsim import _core
 from trnsim.errors import PlanError, ReportError
-from trnsim.plan.documents import read_comparison, read_scaling
+from trnsim.plan.documents import read_comparison, read_scaling, read_search
 from trnsim.report import to_json, words
 from trnsim.report.page import make_page, render_page, write_page
 from trnsim.report.palette import DOINGS, KINDS, PARTS
@@ -84,6 +84,29 @@ SCALING = {
 def scaling(tmp_path_factory):
     path = tmp_path_factory.mktemp("scaling") / "scaling.json"
     path.write_text(json.dumps(SCALING))
+    return path
+
+
+LAYOUT = {
+    "tp": 4, "pp": 1, "vp": 1, "cp": 1, "ep": 1, "dp": 4, "zero": 1, "micro_batch": 1, "chips": 16,
+    "recompute": "none", "step_time_s": 1.0, "step_time_interval_s": [0.9, 1.2],
+    "memory_peak_bytes": 20 << 30, "memory_capacity_bytes": 90 << 30, "fits": True,
+    "on_front": True, "mfu": 0.4, "tokens_per_s": 100.0, "usd_per_million_tokens": 0.5,
+    "bottleneck": "memory",
+}  # fmt: skip
+SLIM = LAYOUT | {"step_time_s": 1.1, "memory_peak_bytes": 10 << 30, "pp": 2, "dp": 2}
+SLOW = LAYOUT | {"step_time_s": 2.0, "on_front": False, "step_time_interval_s": None}
+SEARCH = {
+    "model": {"name": "Llama3-8B"}, "machine": "rainier", "stack": None, "slower_by": 0.1,
+    "counts": {"simulated": 3, "layouts": 7}, "wrong_bounds": [], "best": [LAYOUT],
+    "front": [LAYOUT, SLIM], "simulated": [LAYOUT, SLIM, SLOW, SLOW | {"fits": False}],
+}  # fmt: skip
+
+
+@pytest.fixture(scope="module")
+def search(tmp_path_factory):
+    path = tmp_path_factory.mktemp("search") / "search.json"
+    path.write_text(json.dumps(SEARCH))
     return path
 
 
@@ -193,7 +216,7 @@ def test_scaling_and_comparison_are_those_of_their_documents(read, four_chips):
 def test_sections_without_data_are_absent_and_say_why(four_chips):
     page = make_page(four_chips, figures=False)
     absent = {part.title: part.reason for part in page.absent}
-    assert set(absent) == {"Pipeline", "Scaling", "Comparison"}
+    assert set(absent) == {"Pipeline", "Scaling", "Comparison", "Layouts"}
     assert all(reason and "\n" not in reason for reason in absent.values())
     shown = {section.anchor for section in page.sections}
     assert not {"pipeline", "scaling", "comparison"} & shown
@@ -297,6 +320,26 @@ def test_what_is_no_scaling_is_refused_with_the_place(tmp_path, change, why):
     path.write_text(json.dumps(document))
     with pytest.raises(PlanError, match=why):
         read_scaling(path)
+
+
+def test_the_front_of_a_search_is_a_section(four_chips, search):
+    read = Reader(render_page(make_page(four_chips, search=search, figures=False)))
+    assert "layouts" in read.ids and not read.wrong
+    (alt,) = [alt for alt in read.alts if "money of the front" in alt]
+    assert "1: 1.00 s, 20.0 GiB, $0.5" in alt and "2: 1.10 s, 10.0 GiB" in alt
+    assert "3 of 7 layouts" in read.text and "NOT PROVEN" not in read.text
+    nothing = SEARCH | {"simulated": [SLOW | {"fits": False}], "front": [], "best": []}
+    page = make_page(four_chips, search=nothing, figures=False)
+    assert any("no layout of the search fits" in absent.reason for absent in page.absent)
+
+
+def test_what_is_no_search_is_refused_with_the_place(tmp_path, scaling):
+    with pytest.raises(PlanError, match="no document of trnsim search"):
+        read_search(scaling)
+    path = tmp_path / "search.json"
+    path.write_text(json.dumps(SEARCH | {"front": [LAYOUT | {"fits": 3}]}))
+    with pytest.raises(PlanError, match=r"'front\[0\].fits' is 3"):
+        read_search(path)
 
 
 def test_documents_of_other_verbs_are_refused(tmp_path, scaling, comparison):

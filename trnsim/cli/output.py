@@ -47,7 +47,7 @@ class JsonOutput:
             real.write(text)
 
 
-def check_out(directory: Path | None) -> None:
+def check_out(directory: Path | None, option: str = "--out") -> None:
     """Refuses, before anything runs, a place that cannot become a folder."""
     if directory is None:
         return
@@ -55,9 +55,13 @@ def check_out(directory: Path | None) -> None:
     while not existing.exists() and existing != existing.parent:
         existing = existing.parent
     if not existing.is_dir():
-        raise ReportError(f"--out {directory}: '{existing}' is not a folder: choose another place")
+        raise ReportError(
+            f"{option} {directory}: '{existing}' is not a folder: choose another place"
+        )
     if not os.access(existing, os.W_OK):
-        raise ReportError(f"--out {directory}: '{existing}' cannot be written to: choose another")
+        raise ReportError(
+            f"{option} {directory}: '{existing}' cannot be written to: choose another"
+        )
 
 
 def finish(projection: Any, document: JsonOutput | None) -> None:

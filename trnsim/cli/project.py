@@ -4,6 +4,10 @@
 
 from __future__ import annotations
 
+import sys
+from pathlib import Path
+from typing import Annotated
+
 import typer
 
 from trnsim.cli import options, output
@@ -35,9 +39,19 @@ def project(
     faults: options.Faults = None,
     assumptions: options.Assumptions = None,
     out: options.Out = None,
+    chakra: Annotated[
+        Path | None,
+        typer.Option(
+            metavar="DIR",
+            help="Leave the step as Chakra execution traces here, one a rank, for ASTRA-sim and "
+            "others.",
+        ),
+    ] = None,
     as_json: options.Json = False,
 ) -> None:
     """Project a run file without running its script. Processes that torchrun starts share the work.
+
+    RUN may be Chakra execution traces too: their folder, or NAME of NAME.0.et, and --machine.
 
     What is not given is as in the run that wrote the file. --machine begins anew: figures that the
     run changed by --set, its ranks per chip, slow chips and faults are left out.
@@ -52,6 +66,7 @@ def project(
         from trnsim.report.assumptions import check_path, write_assumptions
 
         check_path(assumptions)
+    output.check_out(chakra, "--chakra")
     loaded = load_run(run)
     group = torchrun_group()
     speaks = group is None or group.rank() == 0
@@ -69,4 +84,7 @@ def project(
         projection.write(out, run.stem, loaded.manifest["command"])
     if assumptions is not None:
         write_assumptions(assumptions, projection.machine, projection)
+    if chakra is not None:
+        for line in projection.write_chakra(chakra, run.stem).lines:
+            print(f"[trnsim] {line}", file=sys.stderr)
     output.finish(projection, document)

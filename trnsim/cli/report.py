@@ -19,8 +19,8 @@ def add_to(app: typer.Typer) -> None:
     app.command(
         name="report",
         epilog="Example: trnsim report out/train.trnsim --out report.html --scaling scaling.json "
-        "--comparison comparison.json, with what trnsim scale --json and trnsim compare --json "
-        "print.",
+        "--comparison comparison.json --search search.json, with what trnsim scale --json, trnsim "
+        "compare --json and trnsim search --json print.",
     )(report)
 
 
@@ -34,6 +34,10 @@ def report(
     comparison: Annotated[
         Path | None,
         typer.Option(metavar="FILE", help="What trnsim compare --json printed: adds the table."),
+    ] = None,
+    search: Annotated[
+        Path | None,
+        typer.Option(metavar="FILE", help="What trnsim search --json printed: adds the front."),
     ] = None,
     no_figures: Annotated[
         bool,
@@ -63,13 +67,15 @@ def report(
     """
     options.let_threads_sleep()
     import trnsim
-    from trnsim.plan.documents import read_comparison, read_scaling
+    from trnsim.plan.documents import read_comparison, read_scaling, read_search
     from trnsim.report.page import check_page, write_page
     from trnsim.workload import load_run
 
     check_page(out)
     curve = None if scaling is None else read_scaling(scaling)
     rows = None if comparison is None else read_comparison(comparison)
+    if search is not None:
+        read_search(search)  # refused before anything is simulated
     loaded = load_run(run)
     projection = trnsim.project(
         loaded, machine, chips=chips, ranks_per_chip=ranks_per_chip, overrides=overrides or [],
@@ -78,7 +84,7 @@ def report(
         slow_chips=slow_chips or (), faults=faults or (),
     )  # fmt: skip
     write_page(
-        projection, out, scaling=curve, comparison=rows, figures=not no_figures,
+        projection, out, scaling=curve, comparison=rows, search=search, figures=not no_figures,
         command=loaded.manifest["command"], made_by=shlex.join(["trnsim", *sys.argv[1:]]),
     )  # fmt: skip
     typer.echo(f"{out}: {out.stat().st_size / 1e6:.1f} MB")

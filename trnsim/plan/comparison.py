@@ -18,6 +18,7 @@ from trnsim.plan.layouts import Space
 from trnsim.plan.model_runs import ModelRuns, check_for_model, check_for_script, named_model
 from trnsim.plan.progress import Teller
 from trnsim.plan.script_runs import Outcome, Reported, RunOptions, ScriptRuns, Target, targets_of
+from trnsim.plan.shown import Shown
 from trnsim.plan.sizes import EqualCount, equal_counts
 
 if TYPE_CHECKING:
@@ -95,7 +96,7 @@ def _ratio(numerator: float | None, denominator: float | None, times: float) -> 
 
 
 @dataclass(frozen=True)
-class Comparison:
+class Comparison(Shown):
     """Rows in the order in which they were asked for.
 
     Attributes:

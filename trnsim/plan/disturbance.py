@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, Any
 
 from trnsim.errors import PlanError
 from trnsim.job import check_asked, texts_of
+from trnsim.plan.shown import Shown
 
 if TYPE_CHECKING:
     from trnsim import _core
@@ -144,7 +145,7 @@ class DisturbedRow:
 
 
 @dataclass(frozen=True)
-class Disturbance:
+class Disturbance(Shown):
     """What `disturb` found.
 
     Attributes:

@@ -1,6 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
 # SPDX-FileCopyrightText: The trnsim authors
-"""Comparisons and scaling curves read back from the JSON documents that their verbs write."""
+"""Comparisons, scaling curves and searches read back from the JSON documents of their verbs."""
 
 from __future__ import annotations
 
@@ -92,6 +92,37 @@ def read_comparison(path: str | os.PathLike[str]) -> Comparison:
         _get(path, verb, document, "asked_chips", (int, type(None))),
         document.get("model"),
     )
+
+
+# What is shown of a layout, and what it must be.
+_LAYOUT: Mapping[str, tuple[type, ...]] = {
+    **dict.fromkeys(("tp", "pp", "vp", "cp", "ep", "dp", "zero", "micro_batch", "chips"), (int,)),
+    "recompute": (str, list), "step_time_s": _NUMBER,
+    "step_time_interval_s": (list, type(None)), "memory_peak_bytes": (int,),
+    "memory_capacity_bytes": (int,), "fits": (bool,), "on_front": (bool,),
+    "mfu": (*_NUMBER, type(None)), "tokens_per_s": _NUMBER,
+    "usd_per_million_tokens": (*_NUMBER, type(None)), "bottleneck": (str,),
+}  # fmt: skip
+
+
+def read_search(path: str | os.PathLike[str]) -> dict[str, Any]:
+    """What `trnsim search --json` printed: the document, whose rows are as they have to be.
+
+    Raises:
+        PlanError: a file that cannot be read, or that is no such document.
+    """
+    verb, document = "search", _read(path, "search")
+    _get(path, verb, document, "machine", (str,))
+    _get(path, verb, document, "stack", (str, type(None)))
+    _get(path, verb, document, "model", (dict,))
+    _get(path, verb, document, "slower_by", _NUMBER)
+    _get(path, verb, document, "counts", (dict,))
+    _list(path, verb, document, "wrong_bounds")
+    for table in ("best", "front", "simulated"):
+        for i, row in enumerate(_list(path, verb, document, table)):
+            for key, types in _LAYOUT.items():
+                _get(path, verb, row, key, types, f"{table}[{i}]")
+    return document
 
 
 def _read(path: str | os.PathLike[str], verb: str) -> dict[str, Any]:

@@ -17,6 +17,7 @@ from typing import TYPE_CHECKING, Any
 from trnsim.errors import PlanError
 from trnsim.plan import goodput_inputs as inputs
 from trnsim.plan.goodput_inputs import GoodputOptions, Input, Interval
+from trnsim.plan.shown import Shown
 
 if TYPE_CHECKING:
     from trnsim import _core
@@ -80,7 +81,7 @@ class DataLoading:
 
 
 @dataclass(frozen=True)
-class Goodput:
+class Goodput(Shown):
     """What a run keeps of its time.
 
     Attributes:

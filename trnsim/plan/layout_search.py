@@ -39,6 +39,7 @@ from trnsim.plan.layouts import (
     styles_of,
 )
 from trnsim.plan.script_runs import RunOptions, targets_of
+from trnsim.plan.shown import Shown
 from trnsim.plan.sizes import nearest_legal
 from trnsim.plan.trials import Layer, Trial, Where, measure_layer, step_of, try_layout
 from trnsim.pool import worker_pool
@@ -101,7 +102,7 @@ class Counts:
 
 
 @dataclass(frozen=True)
-class Search:
+class Search(Shown):
     """What a search found.
 
     Attributes:

@@ -31,6 +31,7 @@ from trnsim.plan.model_runs import (
 )
 from trnsim.plan.progress import Teller
 from trnsim.plan.script_runs import Outcome, Reported, RunOptions, ScriptRuns, Target, targets_of
+from trnsim.plan.shown import Shown
 from trnsim.plan.sizes import nearest_legal, parse_sizes
 
 if TYPE_CHECKING:
@@ -79,7 +80,7 @@ class Stop:
 
 
 @dataclass(frozen=True)
-class Scaling:
+class Scaling(Shown):
     """Points by ascending size.
 
     Attributes:

@@ -18,7 +18,8 @@ if TYPE_CHECKING:
 
     from trnsim import _core
     from trnsim.job import Job
-    from trnsim.plan import Comparison, Scaling
+    from trnsim.plan import Comparison, Scaling, Search
+    from trnsim.report.chakra import ChakraFiles
     from trnsim.workload import RunFile
 
 
@@ -145,8 +146,8 @@ class Projection:
         name: str = "run",
         command: Sequence[str] | None = None,
     ) -> Path:
-        """Writes projection.json, timeline.parquet, a Perfetto trace and the run file NAME.trnsim,
-        which every verb reads, into `directory`, and returns it.
+        """Writes projection.json, timeline.parquet, a Perfetto trace, traces for torch.profiler's
+        tools and the run file NAME.trnsim, which every verb reads, into `directory`; returns it.
 
         `command` is the script and its arguments, for whoever reads the run file.
         """
@@ -177,24 +178,36 @@ class Projection:
             },
         )
 
+    def write_chakra(self, directory: str | os.PathLike[str], name: str = "trace") -> ChakraFiles:
+        """Writes the step as Chakra execution traces, NAME.RANK.et for every rank and the groups as
+        NAME.json, into `directory`; returns their paths and what they leave out. Needs protobuf.
+        Raises ReportError.
+        """
+        from trnsim.report.chakra import write_chakra
+
+        return write_chakra(self, directory, name)
+
     def to_html(
         self,
         path: str | os.PathLike[str],
         *,
         scaling: Scaling | str | os.PathLike[str] | None = None,
         comparison: Comparison | str | os.PathLike[str] | None = None,
+        search: Search | str | os.PathLike[str] | None = None,
         figures: bool = True,
     ) -> Path:
         """Writes the report as one HTML file that asks for nothing from anywhere, and returns its
         path; needs matplotlib.
 
-        scaling and comparison (what trnsim.scale and trnsim.compare return, or the JSON documents
-        of their verbs) add a section each. figures=False leaves out how far single figures of the
+        scaling, comparison and search (what trnsim.scale, trnsim.compare and trnsim.search return,
+        or the JSON documents of their verbs) add a section each. figures=False leaves out how far single figures of the
         machine move the step, which simulates it many times more. Raises ReportError, PlanError.
         """
         from trnsim.report.page import write_page
 
-        return write_page(self, path, scaling=scaling, comparison=comparison, figures=figures)
+        return write_page(
+            self, path, scaling=scaling, comparison=comparison, search=search, figures=figures
+        )
 
     def __repr__(self) -> str:
         from trnsim.report.words import duration, percent
@@ -364,7 +377,10 @@ def _machine_of(run: RunFile, stack: str | None) -> _core.Machine:
     """The machine that the run was on; MachineError when its figures are others by now. With
     another stack it is that machine under it."""
     from trnsim import machine as machines
+    from trnsim.workload.files import CHAKRA
 
+    if run.manifest.get("format") == CHAKRA:
+        raise ProjectError("a Chakra trace names no machine: name one, as --machine trn2")
     name = run.manifest["machine"] or "trn2"
     options = run.manifest["options"]
     overrides = options.get("overrides", [])

@@ -11,6 +11,8 @@ from trnsim.report import words
 from trnsim.report.plan import UNKNOWN, Table, table_of
 
 if TYPE_CHECKING:
+    from collections.abc import Callable, Mapping, Sequence
+
     from trnsim.plan.layout_search import Found, Search
 
 DEGREES = ("tp", "pp", "vp", "cp", "ep", "dp", "zero")
@@ -44,13 +46,44 @@ def search_table(done: Search) -> Table:
     return table_of(columns, ("recompute", "limited by"), less)
 
 
+def front_table(rows: Sequence[Mapping[str, Any]]) -> Table:
+    """Rows of a search's document, numbered from 1."""
+
+    def column(write: Callable[[Mapping[str, Any]], str]) -> list[str]:
+        return [write(row) for row in rows]
+
+    def dollars(row: Mapping[str, Any]) -> str:
+        usd = row["usd_per_million_tokens"]
+        return UNKNOWN if usd is None else words.money(usd)
+
+    columns = {
+        "": [str(i + 1) for i in range(len(rows))],
+        **{name: column(lambda row, name=name: str(row[name])) for name in DEGREES},
+        "micro-batch": column(lambda row: str(row["micro_batch"])),
+        "recompute": column(lambda row: _kept(row["recompute"])),
+        "chips": column(lambda row: f"{row['chips']:,}"),
+        "step time": column(lambda row: words.duration(row["step_time_s"])),
+        "interval": column(lambda row: _ends(row["step_time_interval_s"])),
+        "peak memory": column(lambda row: words.size(row["memory_peak_bytes"])),
+        "$/M tokens": column(dollars),
+        "limited by": column(lambda row: row["bottleneck"]),
+    }
+    return table_of(columns, ("recompute", "limited by"), ())
+
+
 def _recompute(one: Found) -> str:
-    kept = one.candidate.layout.recompute
+    return _kept(one.candidate.layout.recompute)
+
+
+def _kept(kept: str | Sequence[str]) -> str:
     return kept if isinstance(kept, str) else "all but " + "+".join(kept)
 
 
 def _interval(one: Found) -> str:
-    ends = one.trial.step_time_interval_s
+    return _ends(one.trial.step_time_interval_s)
+
+
+def _ends(ends: Sequence[float] | None) -> str:
     return UNKNOWN if ends is None else " to ".join(words.duration(end) for end in ends)
 
 

@@ -25,7 +25,7 @@ _COLOURS = {
     "host": "cyan",
     "stall": "red",
 }
-NOT_MODELLED = "What is not modelled: README.md, 'What is not modelled'."
+NOT_MODELLED = "What is not modelled: trnsim/report/not_modelled.md."
 
 
 def render_terminal(projection: Projection, console: Console) -> None:
@@ -88,7 +88,8 @@ def summary(projection: Projection) -> list[tuple[str, str]]:
     memory = f"{words.size(p.memory_peak_bytes)} of {words.size(p.memory_capacity_bytes)} a rank"
     if len(p.roles) > 1:
         memory += f" ({p.memory_role}, which takes most)"
-    rows.append(("peak memory", f"{memory}, {verdict}{bound}"))
+    held = f"{memory}, {verdict}{bound}" if p.memory_peak_bytes else "unknown: none is recorded"
+    rows.append(("peak memory", held))
     if p.outside_step_ps:
         rows.append(
             (

@@ -4,10 +4,11 @@
 
 `Workload.load(path)`, `workload.save(path)`, `a.compare(b)` (one line a difference),
 `workload.hash`, `workload.print_records(begin, end)`, and `workload.to_columns()` for its tables as
-numpy arrays.
+numpy arrays. `from_chakra(path)` makes Workloads of Chakra execution traces.
 """
 
 from trnsim._core import MemoryPeak, Step, Workload
+from trnsim.workload.chakra import from_chakra
 from trnsim.workload.files import RunFile, is_run_file, load, load_run, save, save_run
 
 __all__ = [
@@ -15,6 +16,7 @@ __all__ = [
     "RunFile",
     "Step",
     "Workload",
+    "from_chakra",
     "is_run_file",
     "load",
     "load_run",

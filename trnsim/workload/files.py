@@ -24,8 +24,10 @@ from typing import Any
 from trnsim import _core
 from trnsim.errors import WorkloadError
 from trnsim.files import write_whole
+from trnsim.workload.chakra import from_chakra, is_chakra
 
 FORMAT = "trnsim-run"
+CHAKRA = "chakra"
 VERSION = (1, 1)  # a reader takes every older version, and every newer minor of its own major
 TABLES = (
     "records",
@@ -97,7 +99,10 @@ def save_run(
 
 
 def load_run(path: str | os.PathLike[str]) -> RunFile:
-    """Reads a run file, known by its content; raises WorkloadError when it is none or damaged."""
+    """Reads a run file, known by its content, or Chakra traces (a folder of them, or NAME of
+    NAME.0.et), which name no machine; raises WorkloadError when it is neither or damaged."""
+    if is_chakra(path):
+        return RunFile(from_chakra(path), _manifest_of_traces())
     manifest = _manifest(path)
     major = manifest["version"][0]
     if major > VERSION[0]:
@@ -129,6 +134,13 @@ def is_run_file(path: str | os.PathLike[str]) -> bool:
     except WorkloadError:
         return False
     return True
+
+
+def _manifest_of_traces() -> dict[str, Any]:
+    return {
+        "format": CHAKRA, "version": list(VERSION), "machine": None, "machine_hash": None,
+        "command": None, "seed": 0, "options": {},
+    }  # fmt: skip
 
 
 def _manifest(path: str | os.PathLike[str]) -> dict[str, Any]:

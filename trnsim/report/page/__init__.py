@@ -19,7 +19,7 @@ from trnsim.report.page.charts import check_library
 from trnsim.report.page.parts import Chart, Html, Lines, Page, Table
 
 if TYPE_CHECKING:
-    from trnsim.plan import Comparison, Scaling
+    from trnsim.plan import Comparison, Scaling, Search
     from trnsim.project import Projection
 
 __all__ = ["check_page", "make_page", "render_page", "write_page"]
@@ -42,6 +42,7 @@ def write_page(
     *,
     scaling: Scaling | str | os.PathLike[str] | None = None,
     comparison: Comparison | str | os.PathLike[str] | None = None,
+    search: Search | str | os.PathLike[str] | None = None,
     figures: bool = True,
     command: Sequence[str] | None = None,
     made_by: str | None = None,
@@ -51,8 +52,8 @@ def write_page(
     Args:
         projection: of trnsim.project.
         path: of the HTML file; its folder is there.
-        scaling, comparison: what trnsim.scale and trnsim.compare return, or the path of the JSON
-            document that their verbs print; None leaves the section out.
+        scaling, comparison, search: what trnsim.scale, trnsim.compare and trnsim.search return, or
+            the path of the JSON document that their verbs print; None leaves the section out.
         figures: move single figures of the machine to their bounds too, which simulates the step
             some ten to a hundred times more.
         command: the script and its arguments.
@@ -60,13 +61,13 @@ def write_page(
 
     Raises:
         ReportError: no matplotlib, or a path that cannot be written.
-        PlanError: a file that is no document of a scaling or a comparison.
+        PlanError: a file that is no document of a scaling, a comparison or a search.
     """
     target = Path(path)
     check_page(target)
     page = make_page(
-        projection, scaling=scaling, comparison=comparison, figures=figures, command=command,
-        made_by=made_by,
+        projection, scaling=scaling, comparison=comparison, search=search, figures=figures,
+        command=command, made_by=made_by,
     )  # fmt: skip
     text = render_page(page)
     write_whole(target, lambda part: part.write_text(text, encoding="utf-8"), ReportError)
@@ -78,12 +79,13 @@ def make_page(
     *,
     scaling: Scaling | str | os.PathLike[str] | None = None,
     comparison: Comparison | str | os.PathLike[str] | None = None,
+    search: Search | str | os.PathLike[str] | None = None,
     figures: bool = True,
     command: Sequence[str] | None = None,
     made_by: str | None = None,
 ) -> Page:
     """The same as parts; arguments and errors as of write_page."""
-    from trnsim.plan.documents import read_comparison, read_scaling
+    from trnsim.plan.documents import read_comparison, read_scaling, read_search
     from trnsim.report import terminal
     from trnsim.report.page import plans, step, trust, work
 
@@ -91,6 +93,9 @@ def make_page(
         scaling = read_scaling(scaling)
     if isinstance(comparison, (str, os.PathLike)):
         comparison = read_comparison(comparison)
+    layouts = read_search(search) if isinstance(search, (str, os.PathLike)) else search
+    if layouts is not None and not isinstance(layouts, dict):
+        layouts = layouts.to_dict()
     pictures = step.Pictures(projection)
     effects = _effects(projection) if figures else None
     p = projection.figures
@@ -105,6 +110,7 @@ def make_page(
         work.advice_section(projection),
         plans.scaling_section(scaling),
         plans.comparison_section(comparison),
+        plans.search_section(layouts),
         trust.sensitivity_section(projection, effects),
         trust.guesses_section(projection),
         work.ops_section(projection),

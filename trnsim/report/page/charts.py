@@ -416,3 +416,44 @@ def bars_with_intervals(
         axes.set_xlabel(f"step time ({unit}), with interval")
 
     return draw
+
+
+def front(
+    rows: Sequence[Mapping[str, Any]], best: Sequence[Mapping[str, Any]], priced: bool
+) -> Callable[[Figure, bool], None]:
+    """Layouts by step time and memory, and by step time and money (or chips): rows of a search's
+    document; best: those of the front, numbered in this order."""
+    money = "usd_per_million_tokens" if priced else "chips"
+    panels = (
+        ("memory_peak_bytes", 1 << 30, "peak memory of a rank (GiB)"),
+        (money, 1, "$ a million tokens" if priced else "chips"),
+    )
+
+    def draw(figure: Figure, narrow: bool) -> None:
+        axes_of = figure.subplots(*((2, 1) if narrow else (1, 2)), squeeze=False).flat
+        size, unit = time_unit(max(row["step_time_s"] for row in rows))
+        others = [row for row in rows if not row["on_front"]]
+        for axes, (key, scale, label) in zip(axes_of, panels, strict=True):
+            for shown, style in (
+                (others, {"marker": "o", "s": 16, "facecolor": "none", "edgecolor": BLUE}),
+                (best, {"marker": "D", "s": 42, "facecolor": ORANGE, "edgecolor": BLACK}),
+            ):
+                axes.scatter(
+                    [row["step_time_s"] / size for row in shown],
+                    [row[key] / scale for row in shown], linewidths=0.8, zorder=3,
+                    rasterized=len(shown) > MANY_SHAPES, **style,
+                )  # fmt: skip
+            places: dict[tuple[float, float], list[str]] = {}
+            for i, row in enumerate(best, 1):
+                at = (round(row["step_time_s"] / size, 6), round(row[key] / scale, 6))
+                places.setdefault(at, []).append(str(i))
+            for at, numbers in places.items():
+                axes.annotate(
+                    ", ".join(numbers), at, textcoords="offset points", xytext=(5, 5), zorder=4
+                )
+            axes.set_xlabel(f"step time ({unit})")
+            axes.set_ylabel(label)
+            axes.margins(0.08)
+            axes.grid(color=GREY, linewidth=0.5)
+
+    return draw

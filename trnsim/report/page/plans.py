@@ -1,10 +1,10 @@
 # SPDX-License-Identifier: Apache-2.0
 # SPDX-FileCopyrightText: The trnsim authors
-"""Sections of a scaling curve and of a comparison."""
+"""Sections of a scaling curve, of a comparison and of a search."""
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from trnsim.report import words
 from trnsim.report.page import charts
@@ -15,8 +15,11 @@ from trnsim.report.plan import (
     scaling_lines,
     scaling_table,
 )
+from trnsim.report.search import front_table
 
 if TYPE_CHECKING:
+    from collections.abc import Mapping
+
     from trnsim.plan import Comparison, Scaling
     from trnsim.report.plan import Table as PlanTable
 
@@ -78,3 +81,43 @@ def comparison_section(done: Comparison | None) -> Section | Absent:
         )  # fmt: skip
     blocks.append(_table("Rows", comparison_table(done)))
     return Section("comparison", title, [*blocks, Lines(comparison_lines(done))])
+
+
+def search_section(done: Mapping[str, Any] | None) -> Section | Absent:
+    """The Pareto front of time, memory and money; done: the document of a search, None where none
+    was given."""
+    title = "Layouts"
+    if done is None:
+        return Absent(title, "no document of trnsim search was given (--search)")
+    fits = [row for row in done["simulated"] if row["fits"]]
+    if not fits:
+        return Absent(title, "no layout of the search fits into memory")
+    model = done["model"].get("name") or "a model"
+    where = done["machine"] + (f" under {done['stack']}" if done["stack"] else "")
+    counts = done["counts"]
+    priced = all(row["usd_per_million_tokens"] is not None for row in fits)
+    front = done["front"]
+    said = "; ".join(
+        f"{i}: {words.duration(row['step_time_s'])}, {words.size(row['memory_peak_bytes'])}, "
+        + (words.money(row["usd_per_million_tokens"]) if priced else f"{row['chips']} chips")
+        for i, row in enumerate(front, 1)
+    )
+    text = (
+        f"Layouts of {model} on {where}. A numbered diamond is a layout that no other beats in "
+        f"step time, memory and chips at once, up to {words.percent(done['slower_by'])} slower "
+        "than the fastest; a circle is another one that was simulated and fits."
+    )
+    alt = f"Step time, memory of a rank, and money of the front: {said}."
+    blocks: list[Block] = [
+        text,
+        charts.chart("layouts", alt, charts.front(fits, front, priced), (3.2, 5.8)),
+        _table("The front, by its numbers", front_table(front)),
+    ]
+    counted = (
+        f"{counts['simulated']:,} of {counts['layouts']:,} layouts that the rules allow were "
+        "simulated; the others are too large or not better by their bounds"
+    )
+    lines = [counted]
+    if done["wrong_bounds"]:
+        lines.append("NOT PROVEN: layouts below their bounds, so a better one may be left out")
+    return Section("layouts", title, [*blocks, Lines(lines)])
