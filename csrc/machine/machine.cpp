@@ -5,6 +5,7 @@
 #include <algorithm>
 
 #include "base/hash.h"
+#include "machine/line_rate.h"
 #include "machine/reader.h"
 
 namespace trnsim::machine {
@@ -106,19 +107,19 @@ Rational busiest_share(const Collectives& library) {
   return most;
 }
 
-// What a training step gets of the rates of links. No software makes a link faster than it is: a
-// factor may make up for what the library leaves of a link inside of a pod, and no more; between
-// pods the library is taken to leave nothing.
+void scale_links_in_pod(Machine& machine, Rational factor) {
+  for (Rational* rate : {&machine.switch_port_Bps, &machine.hypercube_Bps}) *rate = *rate * factor;
+  for (Rational& rate : machine.torus_axis_Bps) rate = rate * factor;
+}
+
+// What a training step gets of the rates of links. Between pods no software makes one faster than
+// it is, and the library is taken to leave nothing of it.
 void scale_links(Machine& machine) {
-  const Rational most = busiest_share(machine.chip.collectives), whole{1, 1};
-  const Rational line = most.is_zero() ? whole : Rational{most.denominator, most.numerator};
-  const Rational inside = std::min(machine.stack.link_factor, line);
-  const Rational between = std::min(machine.stack.network_factor, whole);
+  const Rational between = std::min(machine.stack.network_factor, Rational{1, 1});
   for (Rational* rate : {&machine.fabric.nic_Bps, &machine.fabric.port_Bps}) {
     *rate = *rate * between;
   }
-  for (Rational* rate : {&machine.switch_port_Bps, &machine.hypercube_Bps}) *rate = *rate * inside;
-  for (Rational& rate : machine.torus_axis_Bps) rate = rate * inside;
+  scale_links_in_pod(machine, machine.stack.link_factor);
 }
 
 // Of the place where the machine stands.
@@ -228,6 +229,17 @@ Machine make_machine(const std::string& name, const std::string& description,
   reader.finish();
   machine.hash = hash_of(machine);
   return machine;
+}
+
+Machine at_line_rate(const Machine& machine) {
+  const Rational most = busiest_share(machine.chip.collectives), factor = machine.stack.link_factor;
+  const Rational line =
+      most.is_zero() ? Rational{1, 1} : Rational{most.denominator, most.numerator};
+  if (!(line < factor)) return machine;
+  Machine slower = machine;
+  scale_links_in_pod(slower, line / factor);
+  slower.stack.link_factor = line;
+  return slower;
 }
 
 bool operator==(const Machine& a, const Machine& b) {

@@ -9,6 +9,7 @@
 #include "fold/job.h"
 #include "lower/collectives.h"
 #include "lower/ring_steps.h"
+#include "machine/line_rate.h"
 #include "project/variants.h"
 #include "simulate/timeline.h"
 
@@ -120,7 +121,8 @@ class Runner {
     if (progress != nullptr) simulate_options_.progress = &progress->tasks;
   }
 
-  std::vector<CollectiveRun> run(const machine::Machine& machine) {
+  std::vector<CollectiveRun> run(const machine::Machine& as_in_step) {
+    const machine::Machine machine = machine::at_line_rate(as_in_step);
     if (step_mode_) return run_in_steps(machine);
     if (request_.kind != CallKind::send) {
       CallsOnly calls(request_, machine, placement_);

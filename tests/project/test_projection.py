@@ -455,3 +455,17 @@ def test_the_peak_that_mfu_divides_by_is_named():
         of_it.figures.model_flops
     )
     assert f"published dense peak in {peak['dtype']}" in str(of_it)
+
+
+def test_steps_that_are_not_taken_apart_take_as_long() -> None:
+    from trnsim.project.projection import step_seconds
+
+    workload = train(world_size=16)
+    variants = [[], ["chip.hbm.bandwidth=1TB/s"], ["scale_up.bandwidth_x=16GB/s"]]
+    loaded = [machines.load("trn2", each) for each in variants]
+    whole = [
+        trnsim.project(workload, machine, advise=False, interval=False).step_time_s
+        for machine in loaded
+    ]
+    assert step_seconds([workload], loaded) == whole
+    assert len(set(whole)) == 3
