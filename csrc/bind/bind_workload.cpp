@@ -132,6 +132,16 @@ void bind_composing(py::module_& module) {
       py::arg("workload"), py::arg("by"), "The same as the rank that is `by` further on.");
 }
 
+Step all_as_one_step(const Workload& workload) {
+  Step step;
+  step.end = int64_t(workload.records.size());
+  return step;
+}
+
+int64_t number_of_step(const Workload& workload, const Step& step) {
+  return index_among_whole(find_steps(workload), step);
+}
+
 }  // namespace
 
 void bind_workload(py::module_& module) {
@@ -156,26 +166,15 @@ void bind_workload(py::module_& module) {
       .def("print_record", print_record, py::arg("record"))
       .def("print_records", print_range, py::arg("begin"), py::arg("end"))
       .def("find_steps", find_steps)
-      .def(
-          "all_as_one_step",
-          [](const Workload& w) {
-            Step step;
-            step.end = int64_t(w.records.size());
-            return step;
-          },
-          "All records, wherever steps end in them.")
+      .def("all_as_one_step", all_as_one_step, "All records, wherever steps end in them.")
       .def(
           "choose_step",
           [](const Workload& w, int64_t asked) { return choose_step(find_steps(w), asked); },
           py::arg("asked") = -1, "The measured step, or whole step number `asked` from 0.")
       .def_property_readonly("whole_step_count",
                              [](const Workload& w) { return count_whole(find_steps(w)); })
-      .def(
-          "index_among_whole",
-          [](const Workload& w, const Step& step) {
-            return index_among_whole(find_steps(w), step);
-          },
-          py::arg("step"), "The number of a step among the whole ones; -1 when it is none of them.")
+      .def("index_among_whole", number_of_step, py::arg("step"),
+           "The number of a step among the whole ones; -1 when it is none of them.")
       .def("outside_step", outside, py::arg("step"))
       .def("replay_allocations", replay_allocations)
       .def_property_readonly("modules", [](const Workload& w) { return w.modules; })

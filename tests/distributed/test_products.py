@@ -83,9 +83,9 @@ def test_context_parallelism_keeps_its_part_of_each_sequence(workloads):
 
 
 def test_tensor_and_context_parallelism_keep_a_part_of_a_part(workloads):
-    # Of a layer whole in width the inputs and results of both norms; in parts queries, keys, values,
-    # the attention's result twice, as above, and input and result of the GELU. Behind the layers
-    # the last norm's input and result, and the probabilities.
+    # Of a layer whole in width the inputs and results of both norms; in parts queries, keys,
+    # values, the attention's result twice, as above, and input and result of the GELU. Behind the
+    # layers the last norm's input and result, and the probabilities.
     tokens = TOKENS // 4
     one = tokens * WIDTH * 4
     layer = 4 * one + 13 * one / TENSOR + tokens * 4 * (2 * 2 + HEADS / TENSOR)
