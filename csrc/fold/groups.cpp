@@ -7,7 +7,7 @@
 namespace trnsim::fold {
 
 JobGroups groups_of(const Job& job) {
-  const Layout layout = *lay_out(job, roles_of_ranks(job), job.rank_count);
+  const Layout layout = lay_out_whole(job, roles_of_ranks(job));
   JobGroups groups;
   groups.of_slot = layout.tile_of_slot;
   for (const Tile& tile : layout.tiles) {

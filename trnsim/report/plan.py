@@ -362,6 +362,11 @@ def scaling_lines(done: Scaling) -> list[str]:
             lines.append(f"{point.chips:,} chips: {NO_RUN}: {point.reason}")
         elif not point.document["fits"]:
             lines.append(f"{point.chips:,} chips: DOES NOT FIT: {_memory(point.document)} a rank")
+    if len(done.ran) > 1:
+        lines.append(
+            "chips here are all alike: published efficiencies are lower than ours, most of all "
+            "above 1,000 chips (trnsim/validation/scaling.md; trnsim disturb has jitter)"
+        )
     return [*lines, *(f"note: {note}" for note in done.notes)]
 
 
