@@ -97,7 +97,7 @@ def _print_changes(machine: str | None, stack: str | None, as_json: bool) -> Non
         output.JsonOutput().write({"changes": rows})
         return
     rows = [[str(one.number), one.date, one.what, ", ".join(one.sheets)] for one in found]
-    output.print_table(["change", "date", "what", "of"], rows, right=(0,))
+    output.print_table(["change", "date", "what", "of"], rows, right=(0,), less=("of",))
 
 
 def _print_blast(machine: Any, chips: int, boxes: list[int], as_json: bool) -> None:
