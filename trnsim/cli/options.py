@@ -163,8 +163,8 @@ Out = Annotated[
     Path | None,
     typer.Option(
         metavar="DIR",
-        help="Leave the run file, projection.json, timeline.parquet, a Perfetto trace and traces for "
-        "torch.profiler's tools here.",
+        help="Leave the run file, projection.json, timeline.parquet, a Perfetto trace and traces "
+        "for torch.profiler's tools here.",
     ),
 ]
 Json = Annotated[bool, typer.Option("--json", help="One JSON document on stdout, nothing else.")]

@@ -200,8 +200,9 @@ class Projection:
         path; needs matplotlib.
 
         scaling, comparison and search (what trnsim.scale, trnsim.compare and trnsim.search return,
-        or the JSON documents of their verbs) add a section each. figures=False leaves out how far single figures of the
-        machine move the step, which simulates it many times more. Raises ReportError, PlanError.
+        or the JSON documents of their verbs) add a section each. figures=False leaves out
+        how far single figures of the machine move the step, which simulates it many times more.
+        Raises ReportError, PlanError.
         """
         from trnsim.report.page import write_page
 

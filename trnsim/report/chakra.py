@@ -2,9 +2,9 @@
 # SPDX-FileCopyrightText: The trnsim authors
 """A step as Chakra execution traces, one a rank, as ASTRA-sim and other simulators run them.
 
-`NAME.RANK.et` are the traces and `NAME.json` the process groups, ASTRA-sim's --comm-group: a pg_name
-is a key of it, and "0" stands for all ranks. What the schema has no word for stands in attributes
-that others leave alone, and trnsim.workload.from_chakra reads.
+`NAME.RANK.et` are the traces and `NAME.json` the process groups (ASTRA-sim's
+--comm-group-configuration): a pg_name is a key of it, and "0" stands for all ranks. What the schema
+has no word for stands in attributes that others leave alone, and trnsim.workload.from_chakra reads.
 """
 
 from __future__ import annotations

@@ -79,14 +79,15 @@ def _files_of(path: Path) -> tuple[Path, list[Path]]:
         raise WorkloadError(f"no Chakra traces '{path}': give a folder, or NAME of NAME.0.et")
     if len(found) > 1:
         raise WorkloadError(
-            f"'{path}' holds Chakra traces of {', '.join(found)}: give one, as {folder / min(found)}"
+            f"'{path}' holds Chakra traces of {', '.join(found)}: give one, as "
+            f"{folder / min(found)}"
         )
     ((name, files),) = found.items()
     for rank in range(len(files)):
         if rank not in files:
             raise WorkloadError(
-                f"'{folder / name}' has traces of {len(files)} ranks, and none of rank {rank}: give "
-                "those of all ranks"
+                f"'{folder / name}' has traces of {len(files)} ranks, and none of rank {rank}: "
+                "give those of all ranks"
             )
     return folder / name, [files[rank] for rank in range(len(files))]
 

@@ -34,7 +34,10 @@ _VALUES = (
 # Field: (number, type or message, is repeated).
 _MESSAGES: dict[str, dict[str, tuple[int, str, bool]]] = {
     "GlobalMetadata": {"version": (1, "string", False), "attr": (2, "AttributeProto", True)},
-    "IOInfo": {name: (i, "string", False) for i, name in enumerate(("values", "shapes", "types"), 1)},
+    "IOInfo": {
+        "values": (1, "string", False), "shapes": (2, "string", False),
+        "types": (3, "string", False),
+    },
     "Node": {
         "id": (1, "uint64", False), "name": (2, "string", False), "type": (3, "int32", False),
         "ctrl_deps": (4, "uint64", True), "data_deps": (5, "uint64", True),
