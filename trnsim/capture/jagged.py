@@ -10,6 +10,7 @@ launches more kernels for it, and a note says so.
 from __future__ import annotations
 
 import functools
+import itertools
 from collections.abc import Callable
 from typing import Any
 
@@ -70,7 +71,7 @@ def _lengths(jagged: Any) -> list[int]:
         raise _refused("lengths that depend on values that are not known")
     with _torch.Quiet():  # the kernels that are stood for read them on the device
         offsets = _torch.values_of(jagged.offsets()).tolist()
-    return [end - begin for begin, end in zip(offsets, offsets[1:], strict=False)]
+    return [end - begin for begin, end in itertools.pairwise(offsets)]
 
 
 def _sequences(jagged: Any, lengths: list[int]) -> list[Any]:
