@@ -96,6 +96,8 @@ void bind_recording(py::module_& m) {
 
 void bind_memory(py::module_& m) {
   m.def("set_capacity_bytes", &set_capacity_bytes);
+  m.def("refuse_allocations", &refuse_allocations, py::arg("reason"),
+        "This process may make no tensor of the device any more: RuntimeError with the reason.");
   m.def("capacity_bytes", &capacity_bytes);
   m.def("set_only_report_out_of_memory", &set_only_report_out_of_memory);
   m.def("out_of_memory_count", &out_of_memory_count);

@@ -42,6 +42,7 @@ REFUSED: list[tuple[str, Callable[[], object]]] = [
     (NESTED, lambda: torch.nested.nested_tensor([torch.ones(2), torch.ones(4)], device="trn") * 2),
     (NESTED, lambda: torch.nested.as_nested_tensor([values(2, 3), values(4, 3)]).sin()),
     (NESTED, lambda: torch.nested.nested_tensor([torch.ones(2), torch.ones(4)]).to("trn")),
+    (NESTED, lambda: torch.nested.as_nested_tensor([values(2).requires_grad_(), values(4)])),
     (QUANTIZED, lambda: torch.quantize_per_tensor(values(4, 4), 0.1, 0, torch.qint8)),
     (QUANTIZED, lambda: torch.quantize_per_tensor(values(256, 256), 0.1, 0, torch.qint8)),
     (QUANTIZED, lambda: torch.quantize_per_tensor_dynamic(values(4, 4), torch.qint8, False)),
@@ -86,6 +87,45 @@ def test_jagged_tensors_run(mode: str) -> None:
     assert [tuple(each.shape) for each in out.unbind()] == [(2, 5), (4, 5)]
     if mode == "compute":
         assert out.values().cpu().eq(6).all()
+
+
+@pytest.mark.parametrize("rows", [(2, 4), (700, 900)])
+def test_padded_jagged_tensors_have_gradients(mode: str, rows: tuple[int, int]) -> None:
+    parts = [torch.ones(each, 64) for each in rows]
+    jagged = torch.nested.nested_tensor(
+        parts, device="trn", layout=torch.jagged, requires_grad=True
+    )
+    padded = torch.nested.to_padded_tensor(jagged, 0.0)
+    assert padded.shape == (2, max(rows), 64)
+    (padded * 3).sum().backward()
+    assert jagged.grad.values().shape == (sum(rows), 64)
+    if mode == "compute":
+        assert jagged.grad.values().cpu().eq(3).all()
+
+
+@pytest.mark.parametrize("is_causal", [False, True])
+def test_attention_of_jagged_tensors_is_that_of_each_sequence(mode: str, is_causal: bool) -> None:
+    torch.manual_seed(0)
+    parts = [torch.randn(each, 2, 8) for each in (5, 3)]
+    jagged = torch.nested.nested_tensor(
+        [each.to("trn") for each in parts], layout=torch.jagged
+    ).requires_grad_()
+    heads = jagged.transpose(1, 2)
+    attend = torch.nn.functional.scaled_dot_product_attention
+    out = attend(heads, heads, heads, is_causal=is_causal).transpose(1, 2)
+    out.values().square().sum().backward()
+    assert out.values().shape == jagged.grad.values().shape == (8, 2, 8)
+    if mode == "phantom":
+        return
+    expected, gradients = [], []
+    for part in parts:
+        leaf = part.requires_grad_()
+        each = leaf.transpose(0, 1)
+        expected.append(attend(each, each, each, is_causal=is_causal).transpose(0, 1))
+        expected[-1].square().sum().backward()
+        gradients.append(leaf.grad)
+    torch.testing.assert_close(out.values().cpu(), torch.cat(expected))
+    torch.testing.assert_close(jagged.grad.values().cpu(), torch.cat(gradients))
 
 
 def scaled(rows: int, left: torch.Tensor, right: torch.Tensor, **more: object) -> torch.Tensor:

@@ -138,6 +138,22 @@ def test_workers_of_a_data_loader_feed_a_step(tmp_path):
     assert document["model_flops"] == 2 * 2 * 16 * 32
 
 
+def test_a_worker_of_a_data_loader_makes_no_tensor_of_the_device(tmp_path):
+    script = """
+    class Rows(torch.utils.data.Dataset):
+        def __len__(self):
+            return 8
+        def __getitem__(self, index):
+            return torch.ones(4, device=device)
+    torch.ones(4, device=device) + 1
+    for batch in torch.utils.data.DataLoader(Rows(), 4, num_workers=1):
+        pass
+    """
+    _, done = run(tmp_path, script)
+    assert done.returncode == 1
+    assert "worker process of a DataLoader makes a tensor on trn, whose" in done.stderr
+
+
 def test_an_exception_of_a_backward_pass_is_the_scripts(tmp_path):
     script = """
     class Broken(torch.autograd.Function):

@@ -165,6 +165,32 @@ def test_the_mode_comes_from_the_environment(mode: str) -> None:
     assert python(ask).stdout.strip() == "compute"
 
 
+def test_programs_of_other_devices_find_what_they_did() -> None:
+    done = python(
+        """
+        import torch, torch.cuda.amp, torch.multiprocessing, torch.utils.data
+        places = [torch.cuda, torch.cuda.memory, torch.cuda.random, torch.cuda.streams,
+                  torch.cuda.graphs, torch.multiprocessing, torch.utils.data]
+        names = [name for name in dir(torch._C) if "cuda" in name.lower()]
+        seen = lambda: [dict(vars(each)) for each in places] + [
+            {name: getattr(torch._C, name) for name in names if hasattr(torch._C, name)}]
+        before = seen()
+        import trnsim
+        trnsim._autoload()
+        assert torch.ones(2, device="trn").sum().item() == 2
+        for was, now in zip(before, seen(), strict=True):
+            assert was.keys() == now.keys()
+            assert [name for name in was if was[name] is not now[name]] == []
+        assert not torch.cuda.is_initialized() and len(names) > 50
+        data = torch.utils.data.TensorDataset(torch.arange(8.0))
+        loader = torch.utils.data.DataLoader(data, 4, num_workers=1)
+        assert [batch.sum().item() for (batch,) in loader] == [6, 22]
+        """,
+        TORCH_DEVICE_BACKEND_AUTOLOAD="0",
+    )
+    assert done.returncode == 0, done.stderr
+
+
 def test_import_trnsim_does_not_import_torch() -> None:
     done = python("import sys, trnsim; assert 'torch' not in sys.modules")
     assert done.returncode == 0, done.stderr

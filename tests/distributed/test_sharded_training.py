@@ -444,6 +444,17 @@ def test_a_distributed_checkpoint_is_saved_and_loaded(tmp_path):
             for parameter in model.parameters():
                 parameter.zero_()
         checkpoint.load(states, checkpoint_id=tmp_path / "saved")
+        beside = checkpoint.async_save(
+            {"model": states["model"]},
+            checkpoint_id=tmp_path / "beside",
+            process_group=dist.new_group(backend="gloo"),  # torch wants one of the CPU
+            async_checkpointer_type=checkpoint.state_dict_saver.AsyncCheckpointerType.PROCESS,
+        )
+        beside.result(timeout=60)
+        names = [
+            sorted(each.name for each in (tmp_path / at).iterdir()) for at in ("saved", "beside")
+        ]
+        assert names[0] == names[1]
         set_state_dict(
             model, optimizer, model_state_dict=states["model"],
             optim_state_dict=states["optimizer"],

@@ -10,8 +10,9 @@ import pytest
 import torch
 import torch.distributed as dist
 from pipelines import Layers, Pointwise, capture, run_pipeline
-from torch.distributed.pipelining import (
+from torch.distributed.pipelining.schedules import (
     Schedule1F1B,
+    ScheduleDualPipeV,
     ScheduleGPipe,
     ScheduleInterleaved1F1B,
     ScheduleInterleavedZeroBubble,
@@ -121,6 +122,17 @@ def test_where_weights_wait_only_the_first_forward_of_each_stage_is_waited_for(k
     free = [*FREE["h100"], "chip.hbm.bandwidth=1e6TB/s"]
     projection = project(workloads, overrides=free)
     step, work = 6 * m + p - 1, 6 * m - m / p
+    assert bubble_of_the_rest(projection) == pytest.approx((step - work) / work, rel=CLOSE["h100"])
+
+
+# torch sends what a paired forward and backward made once both are done: by hand, from the order
+# of its actions, two products later than if each were sent at once, where there are four ranks.
+@pytest.mark.parametrize(("p", "m", "step"), [(2, 4, 25), (4, 8, 53)])
+def test_messages_of_a_paired_forward_and_backward_leave_after_both(p, m, step):
+    options = {"module": Layers, **LARGE["h100"]}
+    workloads = pipeline(p, multi(ScheduleDualPipeV), m, **V_SHAPED, **options)
+    free = [*FREE["h100"], "chip.hbm.bandwidth=1e6TB/s"]
+    projection, work = project(workloads, overrides=free), 6 * m - m / p
     assert bubble_of_the_rest(projection) == pytest.approx((step - work) / work, rel=CLOSE["h100"])
 
 

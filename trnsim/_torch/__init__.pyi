@@ -7,7 +7,7 @@ import torch
 import typing
 import typing_extensions
 from . import distributed
-__all__: list[str] = ['Quiet', 'add_note', 'begin_graph', 'begin_region', 'can_be_known', 'capacity_bytes', 'current_device', 'default_generator', 'default_stream', 'device_count', 'device_name', 'distributed', 'end_graph', 'end_region', 'forget_values', 'install_fault_handler', 'is_known', 'is_pinned_address', 'is_recording', 'live_block_count', 'mark_below_diagonal', 'mark_step', 'memory_snapshot', 'mode', 'module_depth', 'module_path', 'out_of_memory_count', 'peak_bytes', 'pop_module', 'pop_optimizer', 'pop_recomputation', 'position', 'push_module', 'push_optimizer', 'push_recomputation', 'record_count', 'record_marker', 'record_op', 'release_cached_memory', 'replay_graph', 'reset_groups', 'resize_storage', 'serve_op', 'set_capacity_bytes', 'set_device_count', 'set_event_clock', 'set_host_clock_warning', 'set_mode', 'set_only_report_out_of_memory', 'set_parameter_count', 'set_region_module', 'set_storage_kind', 'set_world', 'snapshot_recording', 'start_memory_history', 'start_recording', 'stop_memory_history', 'stop_recording', 'stream_priority', 'stream_priority_range', 'values_of', 'work_count']
+__all__: list[str] = ['Quiet', 'add_note', 'begin_graph', 'begin_region', 'can_be_known', 'capacity_bytes', 'current_device', 'default_generator', 'default_stream', 'device_count', 'device_name', 'distributed', 'end_graph', 'end_region', 'forget_values', 'install_fault_handler', 'is_known', 'is_pinned_address', 'is_recording', 'live_block_count', 'mark_step', 'memory_snapshot', 'mode', 'module_depth', 'module_path', 'out_of_memory_count', 'peak_bytes', 'pop_module', 'pop_optimizer', 'pop_recomputation', 'position', 'push_module', 'push_optimizer', 'push_recomputation', 'record_marker', 'record_op', 'refuse_allocations', 'release_cached_memory', 'replay_graph', 'reset_groups', 'resize_storage', 'serve_op', 'set_capacity_bytes', 'set_device_count', 'set_event_clock', 'set_host_clock_warning', 'set_mode', 'set_only_report_out_of_memory', 'set_parameter_count', 'set_region_module', 'set_storage_kind', 'set_world', 'snapshot_recording', 'start_memory_history', 'start_recording', 'stop_memory_history', 'stop_recording', 'stream_priority', 'stream_priority_range', 'values_of', 'work_count']
 class Quiet:
     def __enter__(self) -> None:
         ...
@@ -106,6 +106,10 @@ def record_marker(arg0: str, arg1: typing.SupportsInt | typing.SupportsIndex) ->
 def record_op(op: str, inputs: collections.abc.Sequence[tuple[str, torch.Tensor]], outputs: collections.abc.Sequence[torch.Tensor], scalars: collections.abc.Sequence[tuple[str, typing.SupportsInt | typing.SupportsIndex | typing.SupportsFloat | typing.SupportsIndex | bool | str | collections.abc.Sequence[typing.SupportsInt | typing.SupportsIndex] | collections.abc.Sequence[typing.SupportsFloat | typing.SupportsIndex]]], mutated: collections.abc.Sequence[torch.Tensor] = []) -> None:
     """
     Records one op of device tensors; `mutated` are inputs that it writes in place.
+    """
+def refuse_allocations(reason: str) -> None:
+    """
+    This process may make no tensor of the device any more: RuntimeError with the reason.
     """
 def release_cached_memory() -> None:
     ...

@@ -28,6 +28,25 @@ class _EndedProcesses:
         return [os.getpid()]
 
 
+def without_device(original: Callable[..., Any]) -> Callable[..., Any]:
+    """Replaces the loop of a DataLoader's worker process: it makes no tensor of the device.
+
+    What it computed there would be in no step, and its tensors cannot be passed on: the process
+    that wants them would wait for ever.
+    """
+
+    @functools.wraps(original)
+    def _worker_loop(*arguments: Any, **named: Any) -> None:
+        name = _torch.device_name()
+        _torch.refuse_allocations(
+            f"a worker process of a DataLoader makes a tensor on {name}, whose work no step would "
+            f"hold: give CPU tensors, and move them to {name} in the loop over the batches"
+        )
+        original(*arguments, **named)
+
+    return _worker_loop
+
+
 def _note(world: World, started: int) -> None:
     if started not in (1, world.local_world_size):
         _torch.add_note(

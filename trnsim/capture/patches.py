@@ -28,6 +28,7 @@ from trnsim.capture import (
     frameworks,
     groups,
     imports,
+    jagged,
     launch,
     lightning,
     pipelining,
@@ -233,6 +234,12 @@ AFTER_IMPORT = (
         "parts that all ranks have are left to ranks that do not run",
     ),
     Patch(
+        "torch.distributed.checkpoint._async_process_executor",
+        "_ProcessBasedAsyncCheckpointExecutor.execute_save",
+        sharded.saved_by_a_thread,
+        "it waits for the processes of ranks that do not run",
+    ),
+    Patch(
         "torch.distributed.fsdp._optim_utils",
         "_map_param_key_to_optim_keys",
         sharded.keys_of_all_ranks,
@@ -243,6 +250,18 @@ AFTER_IMPORT = (
         "ZeroRedundancyOptimizer.consolidate_state_dict",
         sharded.consolidated_of_this_rank,
         "it would unpickle bytes that nobody knows",
+    ),
+    Patch(
+        "torch.utils.data._utils.worker",
+        "_worker_loop",
+        launch.without_device,
+        "no hook runs in a worker before the script's own code",
+    ),
+    Patch(
+        "torch.nested._internal.ops",
+        "jagged_scaled_dot_product_attention",
+        jagged.attended_by_sequence,
+        "it chooses kernels of CUDA, or strided nested tensors, which the device has not",
     ),
     Patch(
         "safetensors.torch",

@@ -313,6 +313,22 @@ def kept_by_this_rank(original: Callable[..., Any]) -> Callable[..., Any]:
     return dedup_save_plans
 
 
+def saved_by_a_thread(original: Callable[..., Any]) -> Callable[..., Any]:
+    """Replaces ``execute_save`` of the process that writes a checkpoint beside the training: it
+    would wait half an hour for those of the other ranks, and a thread writes the same files."""
+
+    @functools.wraps(original)
+    def execute_save(executor: Any, *arguments: Any, **named: Any) -> Any:
+        if not process_group.is_one_process():
+            return original(executor, *arguments, **named)
+        from torch.distributed.checkpoint import _async_thread_executor
+
+        thread = _async_thread_executor._ThreadBasedAsyncCheckpointExecutor()
+        return thread.execute_save(*arguments, **named)
+
+    return execute_save
+
+
 def consolidated_of_this_rank(original: Callable[..., None]) -> Callable[..., None]:
     """Replaces ``ZeroRedundancyOptimizer.consolidate_state_dict``: the states of other ranks, whose
     bytes it would unpickle, are left out."""

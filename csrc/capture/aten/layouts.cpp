@@ -77,6 +77,9 @@ void refuse_layouts() {
         "quantize_per_channel", "quantize_per_tensor_dynamic"}) {
     dense->impl(name, CppFunction::makeFromBoxedFunction<&refuse_op<Layout::quantized>>());
   }
+  // Of dense tensors, too; autograd asks a nested result for its size where nothing may be thrown.
+  dense->impl("_nested_tensor_from_tensor_list",
+              CppFunction::makeFromBoxedFunction<&refuse_op<Layout::nested>>());
 }
 
 void check_layout(const at::Tensor& result, const std::string& op) {

@@ -74,6 +74,7 @@ struct Memory {
   int64_t capacity = -1;
   bool only_report = false;
   int64_t out_of_memory = 0;
+  std::string refusal;  // of every allocation; empty: none
   int64_t live_blocks = 0;
   Block* first = nullptr;
   Block* last = nullptr;
@@ -154,6 +155,7 @@ void unlink(Memory& memory, Block* block) {
 }
 
 void take_address(Memory& memory, Block& block) {
+  TORCH_CHECK(memory.refusal.empty(), memory.refusal);
   auto& device = memory.device(block.device);
   block.address = device.allocate(block.bytes, block.stream);
   memory.counters_of(block.device);
@@ -225,6 +227,11 @@ void set_only_report_out_of_memory(bool only_report) {
 }
 
 int64_t out_of_memory_count() { return memory().out_of_memory; }
+
+void refuse_allocations(std::string reason) {
+  const std::lock_guard lock(memory().mutex);
+  memory().refusal = std::move(reason);
+}
 
 const workload::AllocatorStats& allocator_stats(c10::DeviceIndex device) {
   const std::lock_guard lock(memory().mutex);

@@ -11,6 +11,7 @@
 #include <c10/core/Allocator.h>
 
 #include <cstdint>
+#include <string>
 #include <vector>
 
 #include "capture/runtime/block.h"
@@ -28,6 +29,8 @@ int64_t capacity_bytes();
 // Over capacity is reported by out_of_memory_count() instead of raised.
 void set_only_report_out_of_memory(bool only_report);
 int64_t out_of_memory_count();
+// From now on this process may make no tensor of the device: RuntimeError with the reason.
+void refuse_allocations(std::string reason);
 
 const workload::AllocatorStats& allocator_stats(c10::DeviceIndex device);
 void reset_allocator_peaks(c10::DeviceIndex device);

@@ -116,6 +116,20 @@ CostFunction scatter_from(bool always_adds) {
   };
 }
 
+// Counts what is not zero, then writes where each of these stands: the input is read for either.
+Cost nonzero(const Signature& signature, const Target& target) {
+  Cost cost = make_cost(signature, target, "indexing", Fusion::alone);
+  const TensorMeta& input = signature.inputs[0].meta;
+  if (Stream* read = read_stream(cost, 0)) read->bytes *= 2;
+  if (!target.is_neuron() || input.element_count() == 0) return cost;
+  const Instructions core(target, is_narrow(signature));
+  const int64_t n = per_partition(input.element_count(), target);
+  const int64_t found = signature.outputs.empty() ? 0 : signature.outputs[0].meta.sizes[0];
+  cost.vector_cycles = core.reduce(n) + core.select(n);  // the count, and a running sum: places
+  cost.gpsimd_cycles = descriptor_cycles(found, target);
+  return cost;
+}
+
 }  // namespace
 
 void register_indexing(Registry& registry) {
@@ -127,6 +141,7 @@ void register_indexing(Registry& registry) {
                          "masked_select", "take_along_dim"}) {
     add(op, gather("self"));
   }
+  add("nonzero", nonzero);
   add("embedding_dense_backward", embedding_backward);
   add("_unsafe_index_put", scatter_from(true));
   for (const char* op : {"scatter_add", "index_add", "index_reduce", "scatter_reduce"}) {

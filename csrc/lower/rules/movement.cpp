@@ -151,7 +151,8 @@ cat stack _cat constant_pad_nd pad slice_backward select_backward
 split_with_sizes_copy split_copy chunk_cat _chunk_cat slice_scatter
 select_scatter as_strided_scatter unfold_backward repeat_interleave
 pixel_shuffle pixel_unshuffle channel_shuffle reflection_pad2d
-replication_pad2d diag_embed diagonal_copy block_diag)")) {
+replication_pad2d diag_embed diagonal_copy block_diag
+_jagged_to_padded_dense_forward _padded_dense_to_jagged_forward)")) {
     add(op, moved(Fusion::anchor));
   }
   for (const char* op : {"cat.out", "split_with_sizes_copy.out", "_chunk_cat.out"}) {

@@ -126,6 +126,16 @@ Cost scan(const Signature& signature, const Target& target) {
   return cost;
 }
 
+// Looks at its values, and stops the device where one is zero.
+Cost assertion(const Signature& signature, const Target& target) {
+  Cost cost = make_cost(signature, target, "reduction", Fusion::alone);
+  if (target.is_neuron() && !signature.inputs.empty()) {
+    const int64_t elements = signature.inputs[0].meta.element_count();
+    cost.vector_cycles = Instructions(target, false).reduce(per_partition(elements, target));
+  }
+  return cost;
+}
+
 }  // namespace
 
 void register_reduction(Registry& registry) {
@@ -147,6 +157,7 @@ void register_reduction(Registry& registry) {
   add("huber_loss", loss(2, 1));
   add("kl_div", loss(2, 1));
   add("binary_cross_entropy", loss(3, 2));
+  add("_assert_async", assertion);
   for (const char* op : {"cumsum", "cumprod", "cummax", "cummin", "logcumsumexp"}) add(op, scan);
 }
 

@@ -155,6 +155,20 @@ TEST(Attention, that_is_causal_takes_little_more_than_half_of_the_tensor_time) {
   EXPECT_EQ(2 * causal.model_flops_causal, full.model_flops_causal);
 }
 
+// 128 x 1024 values on one core: a count of N and a running sum of 2N; 128 rows are 600 cycles of
+// descriptors, and the values are read for each of the two.
+TEST(Indexing, nonzero_counts_and_then_places_each_index) {
+  const Cost made =
+      cost("aten::nonzero(self: float32[128,1024]) -> (out0: int64[128,2])", one_core());
+  EXPECT_EQ(made.rule_class, RuleClass::formula);
+  EXPECT_EQ(made.vector_cycles, 1024 + 2 * 1024);
+  EXPECT_EQ(made.gpsimd_cycles, 600);
+  EXPECT_EQ(bytes_of(made), 2 * 128 * 1024 * 4 + 128 * 2 * 8);
+  const Cost check = cost("aten::_assert_async.msg(self: bool[]) -> ()", one_core());
+  EXPECT_EQ(check.rule_class, RuleClass::formula);
+  EXPECT_GT(check.vector_cycles, 0);
+}
+
 TEST(Gpu, a_few_more_tiles_than_a_wave_are_slower_for_each_flop) {
   const Target target = make_target(hopper(), 1);
   const auto flops = [&](int64_t n) {

@@ -99,6 +99,17 @@ void repeat_interleave(torch::jit::Stack& stack) {
   stack.emplace_back(at::empty({count}, repeats.options()));
 }
 
+// (dense, offsets, total_L?): the rows that the caller counted, of all sequences after each other.
+void padded_to_jagged(torch::jit::Stack& stack) {
+  const auto dense = stack[0].toTensor();
+  TORCH_CHECK(stack[2].isInt(),
+              "aten::_padded_dense_to_jagged_forward: how many rows the sequences have together is "
+              "a value that phantom mode does not know: give it (sum_S or total_L)");
+  const int64_t rows = stack[2].toInt();
+  stack.clear();
+  stack.emplace_back(at::empty({rows, dense.size(-1)}, dense.options()));
+}
+
 // torchvision's: all boxes are kept
 void keep_boxes(torch::jit::Stack& stack) {
   say_all_are_selected();
@@ -128,6 +139,7 @@ constexpr SpecialOp kOps[] = {
     {"aten::unique_consecutive", nullptr, &unique_consecutive},
     {"aten::bincount", nullptr, &bincount},
     {"aten::repeat_interleave.Tensor", nullptr, &repeat_interleave},
+    {"aten::_padded_dense_to_jagged_forward", nullptr, &padded_to_jagged},
     {"torchvision::nms", nullptr, &keep_boxes},
 };
 
