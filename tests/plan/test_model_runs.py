@@ -89,13 +89,17 @@ def test_a_step_of_many_micro_batches_is_on_the_line_through_two(monkeypatch):
     def shorter(model, layout):
         return [layout.with_(global_batch=layout.dp * count) for count in (6, 8)]
 
-    asked = space(global_batch=4 * 24, tp=(1,))
-    (whole,) = scale(DENSE, chips=[4], space=asked).points
+    asked = {
+        "chips": [4], "space": space(global_batch=4 * 24, tp=(1,)),
+        "options": RunOptions(overrides=("site.grid_intensity=0.35kg/kWh", "site.pue=1.2")),
+    }  # fmt: skip
+    (whole,) = scale(DENSE, **asked).points
     monkeypatch.setattr(model_runs, "simulated_lengths", shorter)
-    (line,) = scale(DENSE, chips=[4], space=asked).points
+    (line,) = scale(DENSE, **asked).points
     assert line.figure("layout") == whole.figure("layout")
     for name in ("step_time_s", "mfu", "model_flops", "tokens_per_s", "cost_usd_per_step",
-                 "energy_j_per_step", "memory_peak_bytes"):  # fmt: skip
+                 "energy_j_per_step", "energy_site_j_per_step", "carbon_kg_per_step",
+                 "memory_peak_bytes"):  # fmt: skip
         assert line.figure(name) == pytest.approx(whole.figure(name), rel=0.005), name
     for name in ("breakdown_s", "engine_busy"):
         assert line.figure(name) == pytest.approx(whole.figure(name), rel=0.02, abs=1e-4), name

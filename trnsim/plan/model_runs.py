@@ -236,11 +236,9 @@ def _of_whole_step(
         {**each, **{key: each[key] * times for key in each if key.endswith("_s")}}
         for each in last["interval_inputs"]
     ]
-    for name in ("cost_usd_per_step", "energy_j_per_step", "cost_usd_per_step_of_instances"):
-        if last[name] is not None:
-            last[name] *= times
-    if last["cost_usd_per_step_interval"] is not None:
-        last["cost_usd_per_step_interval"] = [e * times for e in last["cost_usd_per_step_interval"]]
+    for name, value in last.items():  # dollars, joules and CO2, which go by the time
+        if "_per_step" in name and value is not None:
+            last[name] = [e * times for e in value] if isinstance(value, list) else value * times
     return last | {f"{what}_per_s": count / seconds for what, count in in_a_step.items()}
 
 
