@@ -280,6 +280,20 @@ void add_placement_guess(Program& program, const machine::Machine& machine,
                              "a job of several pods takes so many of each: scale_up.job_chips"});
 }
 
+// A factor of links above 1 is fitted to steps whose messages the stack hid, as they were laid out.
+void add_hiding_guess(Program& program, const machine::Machine& machine) {
+  const Rational one{1, 1};
+  for (const auto& [where, factor] : {std::pair{"inside of pods", machine.stack.link_factor},
+                                      std::pair{"between pods", machine.stack.network_factor}}) {
+    if (!(one < factor)) continue;
+    program.guesses.push_back({std::string("messages ") + where,
+                               "hidden as in the steps that the stack was fitted to",
+                               "links count as faster than they are, for what the stack hides of "
+                               "their messages: a layout "
+                               "that waits for them otherwise may come out too fast"});
+  }
+}
+
 // What a transport leaves is in the rates of links already; a fitted stack may hold it, too.
 void add_transport_guess(Program& program, const machine::Machine& machine,
                          const machine::Placement& placement) {
@@ -340,6 +354,7 @@ Program lower_step(const workload::Workload& workload, const workload::Step& ste
   program.peak_dtype = peak_dtype(program);
   add_guesses(program, plan, workload, target, level);
   add_placement_guess(program, machine, placement);
+  add_hiding_guess(program, machine);
   add_transport_guess(program, machine, placement);
   check_program(program);
   return options.step_mode ? in_steps(program, machine, placement) : program;

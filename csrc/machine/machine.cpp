@@ -112,14 +112,16 @@ void scale_links_in_pod(Machine& machine, Rational factor) {
   for (Rational& rate : machine.torus_axis_Bps) rate = rate * factor;
 }
 
-// What a training step gets of the rates of links. Between pods no software makes one faster than
-// it is, and the library is taken to leave nothing of it.
-void scale_links(Machine& machine) {
-  const Rational between = std::min(machine.stack.network_factor, Rational{1, 1});
+void scale_links_between(Machine& machine, Rational factor) {
   for (Rational* rate : {&machine.fabric.nic_Bps, &machine.fabric.port_Bps}) {
-    *rate = *rate * between;
+    *rate = *rate * factor;
   }
+}
+
+// What a training step gets of the rates of links.
+void scale_links(Machine& machine) {
   scale_links_in_pod(machine, machine.stack.link_factor);
+  scale_links_between(machine, machine.stack.network_factor);
 }
 
 // Of the place where the machine stands.
@@ -232,13 +234,19 @@ Machine make_machine(const std::string& name, const std::string& description,
 }
 
 Machine at_line_rate(const Machine& machine) {
-  const Rational most = busiest_share(machine.chip.collectives), factor = machine.stack.link_factor;
-  const Rational line =
-      most.is_zero() ? Rational{1, 1} : Rational{most.denominator, most.numerator};
-  if (!(line < factor)) return machine;
+  const Rational most = busiest_share(machine.chip.collectives), one{1, 1};
+  const Rational line = most.is_zero() ? one : Rational{most.denominator, most.numerator};
+  const Stack& stack = machine.stack;
+  if (!(line < stack.link_factor) && !(one < stack.network_factor)) return machine;
   Machine slower = machine;
-  scale_links_in_pod(slower, line / factor);
-  slower.stack.link_factor = line;
+  if (line < stack.link_factor) {
+    scale_links_in_pod(slower, line / stack.link_factor);
+    slower.stack.link_factor = line;
+  }
+  if (one < stack.network_factor) {
+    scale_links_between(slower, one / stack.network_factor);
+    slower.stack.network_factor = one;
+  }
   return slower;
 }
 

@@ -32,8 +32,8 @@ struct Stack {
   // Whether parameters are copied out of what an all-gather gives, and gradients into what a
   // reduce-scatter takes, as torch's FSDP does; XLA's are in place.
   bool copies_parameters = true;
-  // Of the rate of links inside of a pod or server, and of those between them. More than 1 inside
-  // is what a step hides (line_rate.h); between, it counts as 1.
+  // Of the rate of links inside of a pod or server, and of those between them. More than 1
+  // is what a step hides (line_rate.h).
   Rational link_factor{1, 1}, network_factor{1, 1};
   // What nine in ten published steps stay within of ours, as a logarithm: those under this software
   // on chips whose factors were fitted, or else on machines that never were. 0: not known.

@@ -146,6 +146,14 @@ def test_servers_of_trainium_2_send_no_faster_than_their_nics() -> None:
     assert collective_us(fast, "all_gather", 128) == collective_us(plain, "all_gather", 128)
 
 
+def test_only_a_chip_with_steps_hides_messages_as_in_them() -> None:
+    key = "stack.network_factor"
+    fitted, other = (machines.load(name, stack="neuron") for name in ("trn1", "rainier"))
+    assert float(value(fitted, key)) > 1 and value(other, key) == "1"
+    source = next(figure.source for figure in other.figures if figure.key == key)
+    assert source.endswith(f"(on others {value(fitted, key)})")
+
+
 def test_an_unknown_sheet_is_named_with_the_nearest() -> None:
     said = r"no stack is called 'megatrn': did you mean megatron\?"
     with pytest.raises(MachineError, match=said):

@@ -118,7 +118,8 @@ def _fitted_figures(
     factor = of_kernels.get(_attention_kernel(table), of_kernels.get("any"))
     if factor is not None:
         found["attention_factor"] = factor
-    found |= _nearest(stack, constants.get("stack", {})) or {}
+    of_stack = _nearest(stack, constants.get("stack", {})) or {}
+    found |= of_stack if chip in constants else _at_line_rate(of_stack)
     errors = constants.get("stack_error", {})
     error = _nearest(stack, errors) if chip in constants else None
     if error is not None:
@@ -128,6 +129,18 @@ def _fitted_figures(
     figures: dict[str, _core.Figure] = {}
     _flatten({"stack": found}, "", _CONSTANTS, figures)
     return {key: figure for key, figure in figures.items() if key not in table}
+
+
+def _at_line_rate(of_stack: Mapping[str, Any]) -> dict[str, Any]:
+    """Constants of a stack on a chip without steps: a factor of links above 1 stands for what the
+    stack hid in the steps of others, and nobody knows whether it hides as much here."""
+    why = "line rate: no published step of this chip says that the stack hides messages ({})"
+    return {
+        name: each | {"value": 1, "source": why.format(f"on others {each['value']}")}
+        if name in ("link_factor", "network_factor") and float(each["value"]) > 1
+        else each
+        for name, each in of_stack.items()
+    }
 
 
 def _figures_of_inference(
