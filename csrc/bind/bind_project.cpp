@@ -219,11 +219,7 @@ py::dict task_columns(const Run& run, const std::vector<int64_t>& ranks) {
   return out;
 }
 
-}  // namespace
-
-void bind_project(py::module_& module) {
-  bind_parts(module);
-  bind_projection(module);
+void bind_run(py::module_& module) {
   py::class_<Run, std::shared_ptr<Run>>(module, "Run")
       .def_readonly("projection", &Run::projection)
       .def_readonly("machine", &Run::machine)
@@ -251,6 +247,26 @@ void bind_project(py::module_& module) {
           [](const Run& run) { return std::const_pointer_cast<simulate::Timeline>(run.timeline); })
       .def_readonly("cohorts", &Run::cohorts)
       .def("task_columns", task_columns, py::arg("ranks"));
+}
+
+void bind_files(py::module_& module) {
+  module.def("estimate_trace_bytes", &report::estimate_trace_bytes, py::arg("run"),
+             py::arg("ranks"));
+  module.def("estimate_profile_bytes", &report::estimate_profile_bytes, py::arg("run"),
+             py::arg("ranks"));
+  module.def("write_profiles", &report::write_profiles, py::arg("run"), py::arg("ranks"),
+             py::arg("folder"), py::call_guard<py::gil_scoped_release>());
+  module.def("write_trace", &report::write_trace, py::arg("run"), py::arg("ranks"), py::arg("path"),
+             py::call_guard<py::gil_scoped_release>());
+}
+
+}  // namespace
+
+void bind_project(py::module_& module) {
+  bind_parts(module);
+  bind_projection(module);
+  bind_run(module);
+  bind_files(module);
   module.def("project_step", run_project, py::arg("workloads"), py::arg("machine"),
              py::arg("placement"), py::arg("step"), py::arg("tokens_per_step"),
              py::arg("samples_per_step"), py::arg("top"), py::arg("advise"), py::arg("interval"),
@@ -286,14 +302,6 @@ void bind_project(py::module_& module) {
         return bounds;
       },
       py::arg("machine"));
-  module.def("estimate_trace_bytes", &report::estimate_trace_bytes, py::arg("run"),
-             py::arg("ranks"));
-  module.def("estimate_profile_bytes", &report::estimate_profile_bytes, py::arg("run"),
-             py::arg("ranks"));
-  module.def("write_profiles", &report::write_profiles, py::arg("run"), py::arg("ranks"),
-             py::arg("folder"), py::call_guard<py::gil_scoped_release>());
-  module.def("write_trace", &report::write_trace, py::arg("run"), py::arg("ranks"), py::arg("path"),
-             py::call_guard<py::gil_scoped_release>());
 }
 
 }  // namespace trnsim::bind

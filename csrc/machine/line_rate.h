@@ -9,9 +9,9 @@
 
 namespace trnsim::machine {
 
-// The machine with no more of its links than their line rate: inside of a pod, a factor may make up
-// for what the library's algorithms leave of them, and no more; between pods the library is taken to
-// leave nothing.
+// The machine with no more of its links than their line rate: inside of a pod, a factor may make
+// up for what the library's algorithms leave of them, and no more; between pods the library is
+// taken to leave nothing.
 Machine at_line_rate(const Machine& machine);
 
 }  // namespace trnsim::machine

@@ -50,7 +50,8 @@ def test_the_main_job_names_where_the_step_goes(document, folder):
     assert document["memory_by_kind"]["parameters"] >= 4 * document["parameters"]
     assert 0 < document["mfu"] < 1
     assert {p.name for p in folder.iterdir()} == {
-        "projection.json", "timeline.parquet", "trace.pftrace", "train_gpt_ddp.trnsim",
+        "projection.json", "timeline.parquet", "torch_profiler", "trace.pftrace",
+        "train_gpt_ddp.trnsim",
     }  # fmt: skip
 
 

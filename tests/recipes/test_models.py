@@ -163,7 +163,7 @@ def test_presets_have_as_many_parameters_as_hugging_face_counts(name, published)
 
 
 def test_what_is_not_known_is_refused_with_the_nearest():
-    with pytest.raises(RecipeError, match="no model 'llama3-8c', the nearest is 'llama3-8b'"):
+    with pytest.raises(RecipeError, match="no model 'llama3-8c', the nearest are 'llama3-8b'"):
         Model.preset("llama3-8c")
     with pytest.raises(RecipeError, match="model_type 'mamba' is not known"):
         Model.from_hf_config({"model_type": "mamba"})
@@ -195,7 +195,7 @@ MODEL = Model.preset("Llama3-8B")
         ({"pp": 40}, "32 layers over pp 40 x vp 1 pieces: use pp x vp of 32"),
         ({"tp": 48}, "tp 48 does not divide 32 heads: use 32"),
         ({"cp": 3, "sequence": 4096}, "not a multiple of 2 x cp 3: use 4098"),
-        ({"ep": 3}, "ep 3 does not divide tp x cp x dp = 1: use 1"),
+        ({"ep": 3}, "ep 3 is more than the tp x cp x dp = 1 ranks of a stage: use 1"),
         ({"recompute": "some"}, "recompute 'some': use none, selective, full"),
         ({"recompute": ("norm",)}, "'norm' cannot be kept"),
         ({"precision": "int4"}, "precision 'int4': use bf16"),

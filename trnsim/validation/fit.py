@@ -36,9 +36,10 @@ NOISE = 0.04  # what a row's error is taken to be; Huber's weights begin at one 
 # What a constant can be at most. The rates of the machine files, at which products run alone,
 # leave so much to the peaks. No link is faster than it is, but a stack may hide messages under the
 # products that they are for (user buffers), which its reference program waits for: more than 1 for
-# links stands for that in the steps of the chips that it was fitted to, and counts as line rate in a
-# collective alone and on all other chips. At line rate in all steps, and with all constants fitted
-# anew, 379 of 420 steps were within 4.1 % (median) and 15.1 % (90th percentile), not 3.5 and 13.6.
+# links stands for that in the steps of the chips that it was fitted to, and counts as line rate in
+# a collective alone and on all other chips. At line rate in all steps, and with all constants
+# fitted anew, 379 of 420 steps were within 4.1 % (median) and 15.1 % (90th percentile), not 3.5
+# and 13.6.
 MOST = {
     "gemm_factor": 1.25, "float8_factor": 1.25, "attention_factor": 1.25, "link_factor": 2.5,
     "network_factor": 2.5, "grouped_factor": 1.0,
