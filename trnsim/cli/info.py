@@ -55,15 +55,7 @@ def info(
         _print_changes(machine, stack, as_json)
         return
     if machine is None:
-        rows = [
-            {"name": name, "description": machines.load(name).description}
-            for name in machines.presets()
-        ]
-        if as_json:
-            output.JsonOutput().write({"machines": rows, "stacks": machines.stacks()})
-        else:
-            output.print_table(["machine", "description"], [list(row.values()) for row in rows])
-            typer.echo("stacks: " + ", ".join(machines.stacks()))
+        _print_names(as_json)
         return
     loaded = machines.load(machine, overrides or [], stack)
     if assumptions is not None:
@@ -112,6 +104,20 @@ def _check_asked(
     for name, count in (("--blast-radius", blast_chips), *(("--box", box) for box in boxes or [])):
         if count is not None and count > LARGEST_COUNT:
             raise MachineError(f"{name} {count}: use at most {LARGEST_COUNT}")
+
+
+def _print_names(as_json: bool) -> None:
+    from trnsim import machine as machines
+
+    rows = [
+        {"name": name, "description": machines.load(name).description}
+        for name in machines.presets()
+    ]
+    if as_json:
+        output.JsonOutput().write({"machines": rows, "stacks": machines.stacks()})
+    else:
+        output.print_table(["machine", "description"], [list(row.values()) for row in rows])
+        typer.echo("stacks: " + ", ".join(machines.stacks()))
 
 
 def _print_changes(machine: str | None, stack: str | None, as_json: bool) -> None:
