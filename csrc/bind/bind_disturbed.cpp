@@ -19,7 +19,7 @@ using project::Disturbed;
 using project::Draw;
 using project::Outcome;
 using WorkloadPointer = std::shared_ptr<workload::Workload>;
-using Smaller = std::tuple<std::vector<WorkloadPointer>, machine::Placement, int64_t>;
+using Smaller = std::tuple<std::vector<WorkloadPointer>, machine::Placement, int64_t, double>;
 
 std::shared_ptr<Disturbances> run_disturb(
     const std::vector<WorkloadPointer>& workloads, const machine::Machine& machine,
@@ -36,8 +36,8 @@ std::shared_ptr<Disturbances> run_disturb(
   options.first_seed = first_seed;
   options.seeds = seeds;
   options.spare_pods = spare_pods;
-  for (const auto& [of, place, measured] : smaller) {
-    options.smaller.push_back({{of.begin(), of.end()}, place, measured});
+  for (const auto& [of, place, measured, work] : smaller) {
+    options.smaller.push_back({{of.begin(), of.end()}, place, measured, work});
   }
   options.exact_tasks = exact_tasks;
   options.most_tasks = most_tasks;

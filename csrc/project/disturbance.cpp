@@ -113,9 +113,13 @@ Disturbance parse_part(const std::string& text) {
   part.kind = sort.kind;
   part.name = sort.name;
   bool has_other = false;
+  std::set<std::string> keys;
   if (colon != std::string::npos) {
     for (const std::string& word : split(text.substr(colon + 1), ',')) {
       set_key(sort, word, part);
+      const std::string key = word.substr(0, word.find('='));
+      TRN_CHECK(keys.insert(key).second, project, "'" + text + "' says its " + key + " twice",
+                "say it once");
       has_other |= word.starts_with(std::string(sort.other) + "=");
     }
   }

@@ -10,6 +10,7 @@
 #include <mutex>
 #include <numeric>
 #include <thread>
+#include <tuple>
 
 #include "project/roles.h"
 #include "project/shares.h"
@@ -381,13 +382,17 @@ class Ensemble {
         !to.stops.empty() || !to.drawn.pods_out.empty() || to.high_ps > step_ps + step_ps / 1000;
   }
 
+  // A smaller job's step may be shorter and hold less: what counts is how long its work takes.
+  std::tuple<bool, double, int64_t> rank_of(const Outcome& outcome) const {
+    const double work = outcome.job == 0 ? 1 : options_.smaller[size_t(outcome.job - 1)].work;
+    return {!outcome.stops.empty(), double(outcome.high_ps) / work, outcome.high_ps};
+  }
+
   void add_percentiles() {
     std::vector<int64_t> order(result_.outcomes.size());
     std::iota(order.begin(), order.end(), 0);
     std::stable_sort(order.begin(), order.end(), [&](int64_t a, int64_t b) {
-      const Outcome &left = result_.outcomes[size_t(a)], &right = result_.outcomes[size_t(b)];
-      return std::pair(!left.stops.empty(), left.high_ps) <
-             std::pair(!right.stops.empty(), right.high_ps);
+      return rank_of(result_.outcomes[size_t(a)]) < rank_of(result_.outcomes[size_t(b)]);
     });
     std::map<size_t, std::optional<Breakdown>> known;  // by draw
     for (const int64_t percentile : std::array<int64_t, 5>{5, 50, 95, 99, 100}) {
@@ -443,6 +448,7 @@ Disturbances disturb_step(const Workloads& workloads, const machine::Machine& ma
   std::vector<Prepared> jobs;
   jobs.push_back(prepare(workloads, machine, options, options.placement, options.step));
   for (const SmallerJob& job : options.smaller) {
+    TRN_CHECK(job.work > 0, project, "a smaller job without work", "give its share of the job's");
     jobs.push_back(prepare(job.workloads, machine, options, job.placement, job.step));
   }
   check_smaller(jobs);

@@ -27,6 +27,7 @@ struct SmallerJob {
   Workloads workloads;
   machine::Placement placement;
   int64_t step = -1;
+  double work = 1;  // of its step, over that of the job's: tokens or samples; above 0
 };
 
 struct DisturbOptions {
@@ -53,8 +54,8 @@ struct Outcome {
   Draw drawn;
 };
 
-// At a percentile by nearest rank: of n seeds, the ceil(p n / 100)-th by high_ps, those that stop
-// last.
+// At a percentile by nearest rank: of n seeds, the ceil(p n / 100)-th by high_ps over its job's
+// work, so by the time of a token, those that stop last.
 struct AtPercentile {
   double percentile = 0;
   int64_t outcome = 0;                 // index

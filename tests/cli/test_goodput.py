@@ -383,6 +383,7 @@ def test_what_is_no_count(text):
         ("four", ["--pue", 0.9], "a site draws no less than its servers"),
         ("four", ["--sync", "--upload-s", 3], "--sync has no upload"),
         ("four", ["--checkpoint-gb", 3, "--bytes-per-parameter", 3], "say the same"),
+        ("four", ["--bytes-per-token", 3, "--bytes-per-sample", 3], "say the same"),
         ("four", ["--draws", 0], "--draws 0: use a number of more than 0"),
         ("four", ["--draws", 10**9], "--draws 1e+09: use at most 1e+06"),
         ("four", ["--mtbf-hours", 0.01, "--restart-minutes", 60], "less than 1 % of the time"),

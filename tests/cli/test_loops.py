@@ -58,6 +58,46 @@ with torch.no_grad():
         model(torch.ones(8, 32, device=device))
 """
 
+# A model of 36 parameters in two pieces that the loop calls by turns.
+PIECES = """
+positions, words = nn.Embedding(3, 2).to(device), nn.Embedding(9, 2).to(device)
+class Positions(nn.Module):
+    def __init__(self):
+        super().__init__()
+        self.position_embedding, self.words = positions, words
+    def forward(self, tokens):
+        return self.position_embedding(torch.arange(3, device=device)) + self.words(tokens)
+class Head(nn.Module):
+    def __init__(self):
+        super().__init__()
+        self.weight = nn.Parameter(torch.ones(2, 6, device=device))
+    def forward(self, rows):
+        return (rows @ self.weight).square()
+model, head = Positions(), Head()
+optimizer = torch.optim.SGD([*model.parameters(), *head.parameters()], lr=0.1)
+counter, tokens = nn.Linear(50, 50, device="meta"), torch.zeros(4, 3, dtype=torch.long)
+for step in range(3):
+    counter(torch.ones(77, 50, device="meta"))
+    loss = head(model(tokens.to(device)).flatten(0, 1)).mean()
+    loss.backward()
+    optimizer.step()
+    optimizer.zero_grad()
+"""
+DETECTOR = """
+class Detector(nn.Module):
+    def __init__(self):
+        super().__init__()
+        self.layer = nn.Conv2d(3, 4, 1)
+    def forward(self, images):
+        found = torch.cat([self.layer(each).flatten() for each in images])
+        return found[found > 0].mean()
+model = Detector().to(device)
+optimizer = torch.optim.SGD(model.parameters(), lr=0.1)
+for step in range(3):
+    model([torch.ones(3, 99, width, device=device) for width in (98, 99)]).backward()
+    optimizer.step()
+"""
+
 
 def run(folder, script, *arguments, **variables):
     """The JSON document of the script, and what the command did."""
@@ -81,6 +121,24 @@ def test_a_step_holds_all_that_its_optimizer_waits_for(script, flops, tmp_path):
     document, done = run(tmp_path, script, "--mode", "compute")
     assert document, done.stderr
     assert document["model_flops"] == flops
+
+
+@pytest.mark.parametrize(
+    ("script", "samples", "tokens", "parameters"),
+    [(PIECES, 4, 12, 3 * 2 + 9 * 2 + 12), (DETECTOR, 2, None, 16)],
+    ids=["pieces beside a copy on meta", "a list of images"],
+)
+def test_what_a_step_works_on_is_counted(script, samples, tokens, parameters, tmp_path):
+    document, done = run(tmp_path, script)
+    assert done.returncode == 0, done.stderr
+    assert document["samples_per_s"] * document["step_time_s"] == pytest.approx(samples)
+    if tokens is None:
+        assert document["tokens_per_s"] is None
+    else:
+        assert document["tokens_per_s"] * document["step_time_s"] == pytest.approx(tokens)
+    assert document["parameters"] == parameters
+    said = [each["value"] for each in document["guesses"] if "select everything" in each["value"]]
+    assert len(said) == (script is DETECTOR)
 
 
 def test_the_turns_of_a_gan_are_steps_of_their_own(tmp_path):

@@ -144,6 +144,19 @@ def test_info_prints_every_figure_with_its_source():
         assert document["figures"][row["figure"]]["confidence"] == row["confidence"]
 
 
+@pytest.mark.parametrize(
+    ("asked", "words"),
+    [
+        (["trn2", "--toml", "--changes"], "--toml and --changes are answers of their own"),
+        (["rainier", "--box", "1"], "--box is of --blast-radius"),
+        (["--assumptions", "sign.csv"], "--assumptions is of one machine"),
+        (["rainier", "--blast-radius", str(10**20)], "use at most 2147483647"),
+    ],
+)
+def test_info_leaves_no_option_out(asked, words):
+    assert words in refused(trnsim("info", *asked))
+
+
 def test_info_as_a_file_reads_back_to_the_same_machine(tmp_path):
     from trnsim import machine
 

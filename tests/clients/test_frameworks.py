@@ -85,6 +85,31 @@ LIGHTNING = """
     print("device", device.type, trainer.world_size, file=sys.stderr)
 """
 
+FABRIC = """
+    import sys, torch, lightning
+    from torch import nn
+    torch.manual_seed(0)
+    model = nn.Sequential(nn.Linear(16, 32), nn.ReLU(), nn.Linear(32, 4))
+    fabric = lightning.Fabric(
+        accelerator="cpu" if "cpu" in sys.argv else "auto",
+        precision="bf16-mixed" if "bf16" in sys.argv else "32-true",
+        strategy="fsdp" if "bf16" in sys.argv else "auto",
+        num_nodes=4 if "bf16" in sys.argv else 1)  # of 16 chips
+    fabric.launch()
+    model = fabric.setup(model)
+    optimizer = fabric.setup_optimizers(torch.optim.AdamW(model.parameters(), lr=1e-2))
+    data = torch.utils.data.TensorDataset(torch.randn(2048, 16), torch.randint(0, 4, (2048,)))
+    loader = fabric.setup_dataloaders(torch.utils.data.DataLoader(data, batch_size=8))
+    for _, (x, y) in zip(range(3), loader):
+        loss = nn.functional.cross_entropy(model(x), y)
+        fabric.backward(loss)
+        fabric.clip_gradients(model, optimizer, max_norm=1.0)
+        optimizer.step()
+        optimizer.zero_grad()
+        print("loss", loss.item(), file=sys.stderr)
+    print("device", fabric.device.type, fabric.world_size, file=sys.stderr)
+"""
+
 TORCHVISION = """
     import os, sys, torch, torchvision
     from torch import distributed, nn
@@ -159,6 +184,7 @@ SCRIPTS = {
     "transformers": TRAINER,
     "accelerate": ACCELERATE,
     "lightning": LIGHTNING,
+    "lightning.fabric": FABRIC,
     "torchvision": TORCHVISION,
     "timm": TIMM,
 }

@@ -175,6 +175,7 @@ def test_degrees_suit_model_and_machine():
          "sequence 1024 is not a multiple of 2 x cp 3: use 1026"),
         (EXPERTS, "trn2", 16, {"ep": (16,), "cp": (1,)},
          "ep 16 does not divide 8 experts: use 8"),
+        (DENSE, "trn2", 16, {"ep": (2,), "cp": (1,)}, "ep 2 of a model without experts: use ep 1"),
         (DENSE, "trn2", 16, {"tp": (8,), "pp": (4,)},
          "tp 8 x pp 4 x cp 1 = 32 ranks on 16 chips with 1 each: use smaller degrees"),
         (DENSE, "trn2", 16, {"pp": (8,)},

@@ -212,6 +212,27 @@ def test_a_smaller_job_goes_on_with_less_work(tmp_path):
             assert row.slowdown(outcome) is None
 
 
+def test_percentiles_are_of_a_token_where_the_job_loses_work(tmp_path):
+    paths = {}
+    for chips in (64, 128, 192):
+        made = small_workload.train(world_size=chips)
+        projection = trnsim.project(made, "rainier", chips=chips, samples_per_step=chips, **QUICK)
+        projection.write(tmp_path, f"of{chips}")
+        paths[chips] = tmp_path / f"of{chips}.trnsim"
+    done = trnsim.disturb(
+        paths[192], ["dead-chip:chips=2"], smaller=[paths[64], paths[128]], seeds=20
+    )
+    (row,) = done.rows
+    assert {outcome.job for outcome in row.found.outcomes} == {1, 2}
+    shares = sorted(row.slowdown(outcome) for outcome in row.found.outcomes)
+    by_rank = {5: 0, 50: 9, 95: 18, 99: 19, 100: 19}
+    for percentile, rank in by_rank.items():
+        assert row.slowdown(row.at(percentile)[0]) == shares[rank]
+    assert shares[0] < shares[-1]
+    assert row.at(5)[0].high_ps > row.at(99)[0].high_ps  # a shorter step of much less work
+    assert "of a token" in str(done)
+
+
 def test_what_takes_hours_is_refused(workload, monkeypatch):
     tasks = len(trnsim.project(workload, "trn2", fold=False, **QUICK).timeline.ends_ps)
     monkeypatch.setattr(disturbance, "MOST_TASKS", 10 * tasks)

@@ -9,6 +9,8 @@ from typing import Annotated, Any
 import typer
 
 from trnsim.cli import options, output
+from trnsim.errors import MachineError
+from trnsim.job import LARGEST_COUNT
 
 
 def add_to(app: typer.Typer) -> None:
@@ -48,19 +50,12 @@ def info(
     """Print a machine: each figure with its unit, its source and our confidence in it."""
     from trnsim import machine as machines
 
+    _check_asked(machine, toml, changes, assumptions, blast_chips, boxes)
     if changes:
         _print_changes(machine, stack, as_json)
         return
     if machine is None:
-        rows = [
-            {"name": name, "description": machines.load(name).description}
-            for name in machines.presets()
-        ]
-        if as_json:
-            output.JsonOutput().write({"machines": rows, "stacks": machines.stacks()})
-        else:
-            output.print_table(["machine", "description"], [list(row.values()) for row in rows])
-            typer.echo("stacks: " + ", ".join(machines.stacks()))
+        _print_names(as_json)
         return
     loaded = machines.load(machine, overrides or [], stack)
     if assumptions is not None:
@@ -86,6 +81,43 @@ def info(
                 for row in figures
             ],
         )
+
+
+def _check_asked(
+    machine: str | None, toml: bool, changes: bool, assumptions: Any, blast_chips: int | None,
+    boxes: list[int] | None,
+) -> None:  # fmt: skip
+    """Raises MachineError where an option would be left out without a word."""
+    options_of = {
+        "--toml": toml,
+        "--changes": changes,
+        "--assumptions": assumptions is not None,
+        "--blast-radius": blast_chips is not None,
+    }
+    given = [name for name, is_given in options_of.items() if is_given]
+    if len(given) > 1:
+        raise MachineError(f"{' and '.join(given)} are answers of their own: ask for one at a time")
+    if boxes and blast_chips is None:
+        raise MachineError("--box is of --blast-radius: give it the chips of a job")
+    if machine is None and given and not changes:
+        raise MachineError(f"{given[0]} is of one machine: name it, as trnsim info trn2 {given[0]}")
+    for name, count in (("--blast-radius", blast_chips), *(("--box", box) for box in boxes or [])):
+        if count is not None and count > LARGEST_COUNT:
+            raise MachineError(f"{name} {count}: use at most {LARGEST_COUNT}")
+
+
+def _print_names(as_json: bool) -> None:
+    from trnsim import machine as machines
+
+    rows = [
+        {"name": name, "description": machines.load(name).description}
+        for name in machines.presets()
+    ]
+    if as_json:
+        output.JsonOutput().write({"machines": rows, "stacks": machines.stacks()})
+    else:
+        output.print_table(["machine", "description"], [list(row.values()) for row in rows])
+        typer.echo("stacks: " + ", ".join(machines.stacks()))
 
 
 def _print_changes(machine: str | None, stack: str | None, as_json: bool) -> None:

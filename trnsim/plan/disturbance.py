@@ -42,6 +42,13 @@ class DisturbedJob:
     tokens: float | None
     samples: float | None
 
+    def work_of(self, whole: DisturbedJob) -> float | None:
+        """The share of another job's tokens (samples) that a step has; None: not known."""
+        for mine, its in ((self.tokens, whole.tokens), (self.samples, whole.samples)):
+            if mine and its:
+                return mine / its
+        return None
+
 
 @dataclass(frozen=True)
 class DisturbedRow:
@@ -80,7 +87,8 @@ class DisturbedRow:
         return max((one.high_ps / one.low_ps - 1 for one in going), default=0.0)
 
     def at(self, percentile: float) -> tuple[_core.Outcome, _core.Breakdown | None]:
-        """The seed at 5, 50, 95, 99 or 100 %, and where the time of its step goes."""
+        """The seed at 5, 50, 95, 99 or 100 % by the time of a step, or where seeds go on as jobs of
+        other work by that of a token (sample), and where the time of its step goes."""
         for one in self.found.at:
             if one.percentile == percentile:
                 return self.found.outcomes[one.outcome], one.breakdown
@@ -96,10 +104,8 @@ class DisturbedRow:
         longer = outcome.high_ps / 1e12 / base.step_s
         if outcome.job == 0:
             return longer - 1
-        for mine, whole in ((job.tokens, base.tokens), (job.samples, base.samples)):
-            if mine and whole:
-                return longer * whole / mine - 1
-        return None
+        work = job.work_of(base)
+        return None if work is None else longer / work - 1
 
     def to_dict(self) -> dict[str, Any]:
         """The row of the document."""
@@ -322,12 +328,13 @@ def disturb(
     paths = [os.fspath(path) for path in smaller]
     of_smaller = asked | {"ranks_per_chip": per_chip, "interval": False}
     others = [trnsim.project(path, base.machine, **of_smaller) for path in paths]
-    found = _simulate(
-        base, others, disturbances=texts, first_seed=first_seed, seeds=seeds, spare_pods=spares,
-        exact_tasks=ANY_TASKS if exact else EXACT_TASKS, most_tasks=MOST_TASKS,
-        one_by_one=one_by_one,
-    )  # fmt: skip
     jobs = [_job(name, each) for name, each in zip([label, *paths], [base, *others], strict=True)]
+    works = [job.work_of(jobs[0]) or 1.0 for job in jobs[1:]]
+    found = _simulate(
+        base, list(zip(others, works, strict=True)), disturbances=texts, first_seed=first_seed,
+        seeds=seeds, spare_pods=spares, exact_tasks=ANY_TASKS if exact else EXACT_TASKS,
+        most_tasks=MOST_TASKS, one_by_one=one_by_one,
+    )  # fmt: skip
     if interval:  # last: what is refused is refused before it
         base = trnsim.project(job, machine, ranks_per_chip=ranks_per_chip, **of_base)
     return Disturbance(base, tuple(jobs), tuple(found.rows), seeds, first_seed, spares)
@@ -348,7 +355,10 @@ def _checked(disturbances: Iterable[str], seeds: int, first_seed: int, spares: i
     return texts
 
 
-def _simulate(base: Projection, others: list[Projection], **asked: Any) -> _core.Disturbances:
+def _simulate(
+    base: Projection, others: list[tuple[Projection, float]], **asked: Any
+) -> _core.Disturbances:
+    """Of the job, and of smaller jobs with their shares of its work."""
     from trnsim import _core
     from trnsim.project.progress import watch
 
@@ -357,7 +367,8 @@ def _simulate(base: Projection, others: list[Projection], **asked: Any) -> _core
         return _core.disturb_step(
             **_of(base), machine=base.machine, fold=True,
             step_mode=base._asked["collectives"] == "step",
-            smaller=[tuple(_of(each).values()) for each in others], progress=counter, **asked,
+            smaller=[(*_of(each).values(), work) for each, work in others],
+            progress=counter, **asked,
         )  # fmt: skip
 
 

@@ -94,6 +94,7 @@ class GoodputOptions:
             ("mtbf_hours", "chip_mtbf_hours"),
             ("checkpoint_gb", "bytes_per_parameter"),
             ("path", "server_gb_per_s"),
+            ("bytes_per_token", "bytes_per_sample"),
         ):
             if getattr(self, one) is not None and getattr(self, other) is not None:
                 raise PlanError(f"{option(one)} and {option(other)} say the same: give one of them")

@@ -42,6 +42,7 @@ _STYLE_OF_STACK = {
     "axlearn": ("", "gspmd"),
 }
 _INFERENCE = "neuron-inference"  # what stacks of inference extend
+LONGEST = 2**27  # tokens of a sequence; their positions alone are held in memory, 1 GiB
 _SIZES = ("tp", "pp", "vp", "cp", "ep", "micro_batch")
 _NEAREST = 2  # layouts that are named beside a rule
 
@@ -79,6 +80,8 @@ class Space:
             raise PlanError(f"precision '{self.precision}': use {', '.join(PRECISIONS)}")
         if self.sequence < 1:
             raise PlanError(f"sequence {self.sequence} of a step: use 1 or more")
+        if self.sequence > LONGEST:
+            raise PlanError(f"sequence {self.sequence} of a step: use at most {LONGEST}")
         if self.global_batch < 0:
             raise PlanError(f"global_batch {self.global_batch} of a step: use 1 or more")
         object.__setattr__(self, "_has_own_batch", self.global_batch > 0)

@@ -311,14 +311,6 @@ def _point_of(chips: int, found: Outcome) -> Point:
     return Point(chips, found.document, found.reason, found.seconds, found.reused)
 
 
-def _of_script(
-    runs: ScriptRuns, target: Target, counts: list[int], arguments: list[str],
-    shared: tuple[int | None, int],
-) -> list[Outcome]:  # fmt: skip
-    """A script's outcome at each size."""
-    return [_checked(_run(runs, target, each, arguments, shared), each) for each in counts]
-
-
 def _batches(
     space: Space | None, strong: int | None, replica: int, counts: list[int]
 ) -> dict[int, int]:

@@ -162,10 +162,12 @@ class Layout:
                 f"{self.tokens} tokens of a micro-batch over tp {self.tp} with sequence parallel: "
                 f"use tp {self._nearest_tp(model)}"
             )
+        if self.ep > 1 and not model.experts:
+            raise RecipeError(f"ep {self.ep} of a model without experts: use ep 1")
         if model.experts % self.ep:
             raise RecipeError(
                 f"ep {self.ep} does not divide {model.experts} experts: use "
-                f"{_nearest_divisor(self.ep, model.experts) if model.experts else 1}"
+                f"{_nearest_divisor(self.ep, model.experts)}"
             )
 
     def _check_tensor_parallel(self, model: Model) -> None:

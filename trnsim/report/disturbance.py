@@ -72,6 +72,9 @@ def disturbance_lines(done: Disturbance) -> list[str]:
             f"{job.label}: {words.duration(job.step_s)} undisturbed on {job.chips:,} chips, "
             + (work or "work of a step not known, so that no slowdown is")
         )
+    works = [job.work_of(base) for job in done.jobs[1:]]
+    if any(work is not None and work != 1 for work in works):
+        lines.append("percentiles and slowdowns are of a token (sample): steps hold other work")
     return [*lines, *(f"assumed: {each['value']}; {each['effect']}" for each in done.guesses)]
 
 

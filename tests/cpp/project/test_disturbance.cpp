@@ -78,6 +78,7 @@ TEST(Disturbance, says_what_is_wrong_with_a_text) {
       {"straggler:share=2", "straggler has no 'share=2': give it factor=, chips=, such as"},
       {"straggler:factor=0.5", "a factor that is not from 1 to 1000"},
       {"straggler:factor=2,chips=0", "'chips=0' is no count"},
+      {"dead-chip:chips=2,chips=3", "'dead-chip:chips=2,chips=3' says its chips twice"},
       {"jitter:sigma=0.2", "sigma '0.2' is no standard deviation from 0 to 0.1"},
       {"slow-link:share=2", "a share that is not from 0 to 1"},
       {"dead-domain", "'dead-domain' does not say its pods"},
