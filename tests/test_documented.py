@@ -10,7 +10,7 @@ import shutil
 import tempfile
 
 import pytest
-from command import ROOT, interpreter, trnsim
+from command import PRODUCT, ROOT, interpreter, trnsim
 
 GUIDE = ROOT / "trnsim" / "guide"
 SMALL_GPT = ["--layers", "2", "--width", "128", "--context", "64", "--batch", "2", "--steps", "3"]
@@ -145,15 +145,6 @@ MEASURED_ROW = {
     "op": "all_gather", "ranks": 8, "step_time_s": "", "time_us": "",
     "msg_bytes": 1 << 30, "busbw_GBps": 361, "chips": 8,
 }  # fmt: skip
-PRODUCT = """
-import torch
-layer = torch.nn.Linear(4096, 4096, device="trn", dtype=torch.bfloat16)
-optimizer = torch.optim.SGD(layer.parameters(), lr=0.1)
-for _ in range(3):
-    layer(torch.ones(8192, 4096, device="trn", dtype=torch.bfloat16)).sum().backward()
-    optimizer.step()
-    optimizer.zero_grad()
-"""
 
 
 def commands():

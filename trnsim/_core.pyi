@@ -7,7 +7,7 @@ import numpy
 import numpy.typing
 import typing
 import typing_extensions
-__all__: list[str] = ['Advice', 'AtPercentile', 'Backend', 'BlastRadius', 'Breakdown', 'CallSpan', 'ChakraGraph', 'ChakraNode', 'CheckpointChoice', 'Cohorts', 'CollectiveRun', 'Communicator', 'DOINGS', 'Disturbances', 'Disturbed', 'Draw', 'Engine', 'Fallback', 'Figure', 'FigureEffect', 'GoodputEstimate', 'JobGroups', 'Link', 'LinkInfo', 'LinkUse', 'Machine', 'MemoryPeak', 'MemoryPicture', 'ModuleShare', 'MovedInput', 'OpShare', 'Outcome', 'Placement', 'PodLinks', 'Program', 'Progress', 'ProjectProgress', 'Projection', 'Rank', 'RoleFigures', 'RoleRow', 'RuleRow', 'Run', 'Step', 'StepPicture', 'System', 'TierRow', 'TimeShares', 'Timeline', 'Topology', 'Variable', 'Workload', 'blast_radius', 'bus_factor', 'chakra_graph', 'check_scenario', 'collective_name', 'compose', 'cost_rules', 'disturb_step', 'estimate_goodput', 'estimate_profile_bytes', 'estimate_trace_bytes', 'figure_effects', 'find_violation', 'fold_system', 'input_group_of', 'input_groups', 'job_groups', 'lower_step', 'make_cohorts', 'make_job_system', 'make_machine', 'make_placement', 'make_system', 'make_topology', 'moved', 'normal_factor', 'parse_disturbance', 'pattern_of_ranks', 'picture_memory', 'picture_step', 'project_step', 'ranks_of_pattern', 'run_collective', 'simulate_seeds', 'simulate_shard', 'simulate_step', 'solve_max_min', 'step_times', 'with_jitter', 'workload_enum_names', 'write_profiles', 'write_trace']
+__all__: list[str] = ['Advice', 'AtPercentile', 'Backend', 'BlastRadius', 'Breakdown', 'CallSpan', 'ChakraGraph', 'ChakraNode', 'CheckpointChoice', 'Cohorts', 'CollectiveRun', 'Communicator', 'DOINGS', 'Disturbance', 'Disturbances', 'Disturbed', 'Draw', 'Engine', 'Fallback', 'Figure', 'FigureEffect', 'GoodputEstimate', 'JobGroups', 'Link', 'LinkInfo', 'LinkUse', 'Machine', 'MemoryPeak', 'MemoryPicture', 'ModuleShare', 'MovedInput', 'OpShare', 'Outcome', 'Placement', 'PodLinks', 'Program', 'Progress', 'ProjectProgress', 'Projection', 'Rank', 'RoleFigures', 'RoleRow', 'RuleRow', 'Run', 'Step', 'StepPicture', 'System', 'TierRow', 'TimeShares', 'Timeline', 'Topology', 'Variable', 'Workload', 'blast_radius', 'bus_factor', 'chakra_graph', 'check_scenario', 'collective_name', 'compose', 'cost_rules', 'disturb_step', 'estimate_goodput', 'estimate_profile_bytes', 'estimate_trace_bytes', 'figure_effects', 'find_violation', 'fold_system', 'input_group_of', 'input_groups', 'job_groups', 'lower_step', 'make_cohorts', 'make_job_system', 'make_machine', 'make_placement', 'make_system', 'make_topology', 'moved', 'normal_factor', 'parse_disturbance', 'pattern_of_ranks', 'picture_memory', 'picture_step', 'project_step', 'ranks_of_pattern', 'run_collective', 'simulate_seeds', 'simulate_shard', 'simulate_step', 'solve_max_min', 'step_times', 'with_jitter', 'workload_enum_names', 'write_profiles', 'write_trace']
 class Figure:
     def __init__(self, key: str, value: str, unit: str, source: str, confidence: str) -> None:
         ...
@@ -1104,6 +1104,21 @@ class Disturbances:
     @property
     def step_ps(self) -> int:
         ...
+class Disturbance:
+    """
+    One part of a text, as it is written there.
+    """
+    @property
+    def box(self) -> int:
+        """
+        Switches in a row that die together.
+        """
+    @property
+    def name(self) -> str:
+        ...
+    @property
+    def tier(self) -> str:
+        ...
 class RoleRow:
     """
     What the captured rank of a role does over the step.
@@ -1518,7 +1533,7 @@ def moved(workload: Workload, by: typing.SupportsInt | typing.SupportsIndex) -> 
     """
 def normal_factor(seed: typing.SupportsInt | typing.SupportsIndex, chip: typing.SupportsInt | typing.SupportsIndex, sigma: typing.SupportsInt | typing.SupportsIndex) -> int:
     ...
-def parse_disturbance(text: str) -> None:
+def parse_disturbance(text: str) -> list[Disturbance]:
     ...
 def pattern_of_ranks(ranks: collections.abc.Sequence[typing.SupportsInt | typing.SupportsIndex]) -> str:
     ...

@@ -12,6 +12,15 @@ from typing import Any
 from trnsim.errors import TrnSimError
 
 
+def make_folder(path: Path, error: type[TrnSimError]) -> None:
+    """Makes a folder and those above it, where they are not there; raises `error` where it can
+    not."""
+    try:
+        path.mkdir(parents=True, exist_ok=True)
+    except OSError as problem:
+        raise error(f"cannot make '{path}': {problem.strerror or problem}") from None
+
+
 def write_whole(path: Path, write: Callable[[Path], Any], error: type[TrnSimError]) -> None:
     """Calls `write` with a path beside `path`, which then takes its name; raises `error` where the
     disk or the folder does not let it, and leaves nothing behind."""

@@ -14,6 +14,7 @@ namespace trnsim::bind {
 namespace {
 
 using project::AtPercentile;
+using project::Disturbance;
 using project::Disturbances;
 using project::Disturbed;
 using project::Draw;
@@ -87,8 +88,13 @@ void bind_disturbed(py::module_& module) {
              py::call_guard<py::gil_scoped_release>());
   module.def("normal_factor", &simulate::normal_factor, py::arg("seed"), py::arg("chip"),
              py::arg("sigma"));
+  py::class_<Disturbance>(module, "Disturbance", "One part of a text, as it is written there.")
+      .def_readonly("name", &Disturbance::name)
+      .def_readonly("tier", &Disturbance::tier)
+      .def_readonly("box", &Disturbance::box, "Switches in a row that die together.");
   module.def(
-      "parse_disturbance", [](const std::string& text) { project::parse_disturbance(text); },
+      "parse_disturbance",
+      [](const std::string& text) { return project::parse_disturbance(text).parts; },
       py::arg("text"));
 }
 

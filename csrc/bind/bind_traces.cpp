@@ -5,8 +5,8 @@
 #include <pybind11/stl.h>
 
 #include "bind/bind.h"
-#include "fold/groups.h"
 #include "report/chakra.h"
+#include "report/tasks.h"
 
 namespace py = pybind11;
 
@@ -26,12 +26,6 @@ const char* kind_name(const ChakraNode& node) {
       return "host_read";
   }
   return "comp";
-}
-
-fold::JobGroups groups_of(const project::Run& run) {
-  const auto topology = machine::make_topology(run.machine, run.placement.chips);
-  const auto count = int64_t(run.cohorts.class_of_rank.size());
-  return fold::groups_of(fold::Job{run.machine, *topology, run.placement, count, run.roles});
 }
 
 }  // namespace
@@ -65,7 +59,8 @@ void bind_traces(py::module_& module) {
                     "[rank][slot], an index in members or -1.");
   module.def("chakra_graph", &report::chakra_graph, py::arg("run"), py::arg("role"),
              py::call_guard<py::gil_scoped_release>());
-  module.def("job_groups", groups_of, py::arg("run"), py::call_guard<py::gil_scoped_release>());
+  module.def("job_groups", &report::groups_of, py::arg("run"),
+             py::call_guard<py::gil_scoped_release>());
 }
 
 }  // namespace trnsim::bind

@@ -262,10 +262,6 @@ void set_bound(Op& op, const GroupCost& group, const Target& target) {
   }
 }
 
-}  // namespace
-
-namespace {
-
 // What is computed again, and what an optimizer multiplies (Muon), is no work of the model.
 bool counts_for_model(workload::Phase phase) {
   return phase != workload::Phase::recomputation && phase != workload::Phase::optimizer;

@@ -289,8 +289,8 @@ void add_hiding_guess(Program& program, const machine::Machine& machine) {
     program.guesses.push_back({std::string("messages ") + where,
                                "hidden as in the steps that the stack was fitted to",
                                "links count as faster than they are, for what the stack hides of "
-                               "their messages: a layout "
-                               "that waits for them otherwise may come out too fast"});
+                               "their messages: a layout that waits for them otherwise may come "
+                               "out too fast"});
   }
 }
 

@@ -12,6 +12,8 @@ namespace {
 
 class Blast {
  public:
+  const ClosShape& shape() const { return shape_; }
+
   Blast(const Machine& machine, int64_t chips, int64_t box)
       : shape_(machine, chips, {}), box_(box), pod_chips_(pod_chips(machine, chips)) {
     for (int64_t edge = 0; edge < shape_.edges; ++edge) {
@@ -23,19 +25,12 @@ class Blast {
   BlastRadius edges(const std::string& tier) const {
     BlastRadius worst = make(tier, shape_.edges);
     for (int64_t first = 0; first < shape_.edges; first += box_) {
-      std::map<int64_t, int64_t> lost;  // NICs by pod
+      Lost lost;
       BlastRadius one = make(tier, shape_.edges);
       for (int64_t edge = first; edge < std::min(first + box_, shape_.edges); ++edge) {
-        for (const int32_t chip : shape_.chips_under(edge)) {
-          ++one.chips_cut;
-          ++lost[chip / pod_chips_];
-        }
+        one.chips_cut += lose_edge(edge, lost);
       }
-      one.pods_hit = int64_t(lost.size());
-      for (const auto& [pod, nics] : lost) {
-        const Rational left = Rational::of(pod_chips_ - nics, pod_chips_);
-        one.pod_nics_left = std::min(one.pod_nics_left, left);
-      }
+      count_pods(lost, one);
       if (first == 0 || is_worse(one, worst)) worst = one;
     }
     return worst;
@@ -48,16 +43,21 @@ class Blast {
       const int64_t end = std::min(first + box_, shape_.middles());
       for (int64_t middle = first; middle < end; ++middle) ++dead[middle / shape_.planes];
       BlastRadius one = make(tier, shape_.middles());
+      Lost lost;
       for (const auto& [cluster, count] : dead) {
         const int64_t chips = chips_of_cluster_.at(cluster);
         if (count == shape_.planes) {
           one.chips_cut += chips;
+          const int64_t edges = cluster * shape_.edges_per_cluster;
+          for (int64_t edge = edges; edge < shape_.edges_end(cluster); ++edge) {
+            lose_edge(edge, lost);
+          }
         } else {
           one.chips_slowed += chips;
           lose(one, count, shape_.planes);
         }
       }
-      count_pods(dead, one);
+      count_pods(lost, one);
       if (first == 0 || is_worse(one, worst)) worst = one;
     }
     return worst;
@@ -87,6 +87,8 @@ class Blast {
   }
 
  private:
+  using Lost = std::map<int64_t, int64_t>;  // NICs by pod
+
   BlastRadius make(const std::string& tier, int64_t switches) const {
     BlastRadius radius;
     radius.tier = tier;
@@ -99,16 +101,13 @@ class Blast {
     one.left_sprayed = std::min(one.left_sprayed, Rational::of(of - dead, of));
     one.left_ecmp = std::min(one.left_ecmp, Rational::of(1, dead + 1));
   }
-  // Pods of clusters that lost all of their middles.
-  void count_pods(const std::map<int64_t, int64_t>& dead, BlastRadius& one) const {
-    std::map<int64_t, int64_t> lost;
-    for (const auto& [cluster, count] : dead) {
-      if (count < shape_.planes) continue;
-      const int64_t first = cluster * shape_.edges_per_cluster;
-      for (int64_t edge = first; edge < shape_.edges_end(cluster); ++edge) {
-        for (const int32_t chip : shape_.chips_under(edge)) ++lost[chip / pod_chips_];
-      }
-    }
+  // Returns how many chips are under it.
+  int64_t lose_edge(int64_t edge, Lost& lost) const {
+    const auto chips = shape_.chips_under(edge);
+    for (const int32_t chip : chips) ++lost[chip / pod_chips_];
+    return int64_t(chips.size());
+  }
+  void count_pods(const Lost& lost, BlastRadius& one) const {
     one.pods_hit = int64_t(lost.size());
     for (const auto& [pod, nics] : lost) {
       const Rational left = Rational::of(pod_chips_ - nics, pod_chips_);
@@ -138,11 +137,10 @@ std::vector<BlastRadius> blast_radius(const Machine& machine, int64_t chips, int
   TRN_CHECK(box > 0, machine, "a box of " + std::to_string(box) + " switches holds none",
             "use at least 1");
   const Blast blast(machine, chips, box);
-  const ClosShape shape(machine, chips, {});
   const bool has_tor = machine.fabric.has_tor;
   std::vector<BlastRadius> radii{blast.edges(has_tor ? "tor" : "leaf")};
-  if (shape.middles() > 0) radii.push_back(blast.middles(has_tor ? "leaf" : "spine"));
-  if (shape.tops() > 0) radii.push_back(blast.tops());
+  if (blast.shape().middles() > 0) radii.push_back(blast.middles(has_tor ? "leaf" : "spine"));
+  if (blast.shape().tops() > 0) radii.push_back(blast.tops());
   return radii;
 }
 

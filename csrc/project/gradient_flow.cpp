@@ -376,11 +376,6 @@ GradientFlow follow_gradients(const workload::Workload& workload, const workload
   return flow.found();
 }
 
-std::optional<int64_t> gradient_degree(const workload::Workload& workload,
-                                       const workload::Step& step) {
-  return follow_gradients(workload, step).degree;
-}
-
 int64_t context_degree(const workload::Workload& workload) {
   for (const workload::Group& group : workload.groups) {
     if (is_named_for_context(group)) return group.ranks.size();

@@ -36,9 +36,6 @@ struct GradientFlow {
 // Cost: one pass over the step's records.
 GradientFlow follow_gradients(const workload::Workload& workload, const workload::Step& step);
 
-std::optional<int64_t> gradient_degree(const workload::Workload& workload,
-                                       const workload::Step& step);
-
 // Ranks that share a sequence: the size of the group that is called cp and nothing else; 1 without.
 int64_t context_degree(const workload::Workload& workload);
 

@@ -130,10 +130,10 @@ Spread spread_by_flow(const GradientFlow& flow, int64_t replicas) {
 
 }  // namespace
 
-std::optional<int64_t> data_parallel_degree(const CaseRole& role, int64_t replicas,
-                                            std::vector<lower::Guess>& guesses) {
+std::optional<int64_t> data_parallel_degree(const CaseRole& role, const GradientFlow& flow,
+                                            int64_t replicas, std::vector<lower::Guess>& guesses) {
   if (replicas == 1) return 1;
-  Spread spread = spread_by_flow(follow_gradients(*role.workload, role.step), replicas);
+  Spread spread = spread_by_flow(flow, replicas);
   const std::optional<int64_t> named = named_degree(*role.workload);
   const bool is_possible = named && *named <= replicas && replicas % *named == 0;
   if (is_possible && (!spread.degree || *spread.degree == 1)) {
@@ -179,9 +179,12 @@ void add_throughput(const Case& of, const StepTotals& given, Projection& project
   auto& guesses = projection.guesses;
   const CaseRole& sampled = role_of_inputs(of, &workload::Counted::samples);
   const CaseRole& embedding = role_of_inputs(of, &workload::Counted::tokens);
-  const auto degree = data_parallel_degree(sampled, replicas_of(of), guesses);
+  const GradientFlow flow = follow_gradients(*sampled.workload, sampled.step);
+  const auto degree = data_parallel_degree(sampled, flow, replicas_of(of), guesses);
   const double step_s = seconds(projection.step_ps);
-  const int64_t context = follow_gradients(*embedding.workload, embedding.step).context;
+  const bool is_one_role = &sampled == &embedding;
+  const int64_t context =
+      is_one_role ? flow.context : follow_gradients(*embedding.workload, embedding.step).context;
   const bool is_shared = context == 1 && sequences_may_be_shared(of);
   const auto rate = [&](const std::string& what, int64_t of_rank, int64_t of_all,
                         int64_t shared) -> std::optional<double> {

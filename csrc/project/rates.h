@@ -10,6 +10,7 @@
 #include <string>
 #include <vector>
 
+#include "project/gradient_flow.h"
 #include "project/projection.h"
 #include "project/variants.h"
 
@@ -21,12 +22,12 @@ namespace trnsim::project {
 void add_flops(const fold::System& system, const machine::Machine& machine, Projection& projection);
 
 // How many ranks work on different samples: 1 for one rank; of the ranks that run alike
-// (`replicas`, or those of the role) those over which the gradients are reduced (gradient_flow.h)
-// and that do not have parts of the same sequences, or all where nobody sends activations to
+// (`replicas`, or those of the role) those over which the gradients are reduced (`flow`, of the
+// role) and that do not have parts of the same sequences, or all where nobody sends activations to
 // others; where the step does not show it, the product of the groups that are named for data
 // (group_names.h), "dp" alone where there is one. Otherwise null, with the reason.
-std::optional<int64_t> data_parallel_degree(const CaseRole& role, int64_t replicas,
-                                            std::vector<lower::Guess>& guesses);
+std::optional<int64_t> data_parallel_degree(const CaseRole& role, const GradientFlow& flow,
+                                            int64_t replicas, std::vector<lower::Guess>& guesses);
 
 struct StepTotals {  // of all ranks, where the user gives them; -1: counted
   int64_t samples = -1, tokens = -1;

@@ -90,7 +90,7 @@ namespace {
 bool are_copies(const Case& of) {
   return std::all_of(of.roles.begin(), of.roles.end(), [&](const CaseRole& role) {
     return role.workload->parameter_count == of.roles[0].workload->parameter_count &&
-           gradient_degree(*role.workload, role.step).value_or(1) >= of.used_ranks;
+           follow_gradients(*role.workload, role.step).degree.value_or(1) >= of.used_ranks;
   });
 }
 

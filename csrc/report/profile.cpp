@@ -319,11 +319,7 @@ std::vector<std::vector<int64_t>> groups_of_rank(const project::Run& run, int64_
   const lower::Program& program = program_of(run, rank);
   std::vector<std::vector<int64_t>> groups(program.groups.size());
   const bool is_captured = rank == workload_of(run, rank).rank;
-  if (!is_captured && !all) {
-    const auto topology = machine::make_topology(run.machine, run.placement.chips);
-    const auto count = int64_t(run.cohorts.class_of_rank.size());
-    all = fold::groups_of(fold::Job{run.machine, *topology, run.placement, count, run.roles});
-  }
+  if (!is_captured && !all) all = groups_of(run);
   for (size_t slot = 0; slot < groups.size(); ++slot) {
     if (is_captured) {
       const workload::RankPattern& ranks = program.groups[slot].ranks;

@@ -24,6 +24,12 @@ const workload::Workload& workload_of(const project::Run& run, int64_t rank) {
   return *run.workloads[role_of(run, rank)];
 }
 
+fold::JobGroups groups_of(const project::Run& run) {
+  const auto topology = machine::make_topology(run.machine, run.placement.chips);
+  const auto count = int64_t(run.cohorts.class_of_rank.size());
+  return fold::groups_of(fold::Job{run.machine, *topology, run.placement, count, run.roles});
+}
+
 const char* task_kind_name(TaskKind kind) {
   switch (kind) {
     case TaskKind::launch:

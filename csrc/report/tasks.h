@@ -8,6 +8,7 @@
 #include <cstdint>
 #include <string>
 
+#include "fold/groups.h"
 #include "project/projection.h"
 
 namespace trnsim::report {
@@ -17,6 +18,9 @@ int64_t first_task(const project::Run& run, int64_t rank);
 size_t role_of(const project::Run& run, int64_t rank);
 const lower::Program& program_of(const project::Run& run, int64_t rank);
 const workload::Workload& workload_of(const project::Run& run, int64_t rank);
+
+// Of all ranks.
+fold::JobGroups groups_of(const project::Run& run);
 
 const char* task_kind_name(lower::TaskKind kind);
 std::string queue_name(const lower::Queue& queue);

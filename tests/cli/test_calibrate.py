@@ -8,26 +8,16 @@ import json
 import math
 
 import pytest
-from command import trnsim
+from command import PRODUCT, trnsim
 
 import trnsim as package
 from trnsim.validation import calibrate, own_error
-
-SCRIPT = """
-import torch
-layer = torch.nn.Linear(4096, 4096, device="trn", dtype=torch.bfloat16)
-optimizer = torch.optim.SGD(layer.parameters(), lr=0.1)
-for _ in range(3):
-    layer(torch.ones(8192, 4096, device="trn", dtype=torch.bfloat16)).sum().backward()
-    optimizer.step()
-    optimizer.zero_grad()
-"""
 
 
 @pytest.fixture(scope="module")
 def run(tmp_path_factory):
     folder = tmp_path_factory.mktemp("run")
-    (folder / "train.py").write_text(SCRIPT)
+    (folder / "train.py").write_text(PRODUCT)
     done = trnsim(
         "run", "--machine", "h100", "--stack", "megatron", "--out", str(folder),
         str(folder / "train.py"),

@@ -10,6 +10,17 @@ from pathlib import Path
 
 ROOT = Path(__file__).resolve().parents[2]
 
+# A script whose step is one product and its gradient.
+PRODUCT = """
+import torch
+layer = torch.nn.Linear(4096, 4096, device="trn", dtype=torch.bfloat16)
+optimizer = torch.optim.SGD(layer.parameters(), lr=0.1)
+for _ in range(3):
+    layer(torch.ones(8192, 4096, device="trn", dtype=torch.bfloat16)).sum().backward()
+    optimizer.step()
+    optimizer.zero_grad()
+"""
+
 
 def interpreter(*arguments, cwd=None, **variables):
     """Runs Python with these arguments and environment variables, and returns what it did."""

@@ -80,11 +80,14 @@ SCALING = {
 }  # fmt: skip
 
 
+def written(path, document):
+    path.write_text(json.dumps(document))
+    return path
+
+
 @pytest.fixture(scope="module")
 def scaling(tmp_path_factory):
-    path = tmp_path_factory.mktemp("scaling") / "scaling.json"
-    path.write_text(json.dumps(SCALING))
-    return path
+    return written(tmp_path_factory.mktemp("scaling") / "scaling.json", SCALING)
 
 
 LAYOUT = {
@@ -105,9 +108,7 @@ SEARCH = {
 
 @pytest.fixture(scope="module")
 def search(tmp_path_factory):
-    path = tmp_path_factory.mktemp("search") / "search.json"
-    path.write_text(json.dumps(SEARCH))
-    return path
+    return written(tmp_path_factory.mktemp("search") / "search.json", SEARCH)
 
 
 @pytest.fixture(scope="module")
@@ -115,9 +116,7 @@ def comparison(four_chips, tmp_path_factory):
     """Run files beside each other, as trnsim compare --json has them."""
     folder = tmp_path_factory.mktemp("comparison")
     run = four_chips.write(folder, "four") / "four.trnsim"
-    path = folder / "comparison.json"
-    path.write_text(json.dumps(trnsim.compare([run, run]).to_dict()))
-    return path
+    return written(folder / "comparison.json", trnsim.compare([run, run]).to_dict())
 
 
 @pytest.fixture(scope="module")
@@ -316,10 +315,8 @@ def test_a_curve_and_a_comparison_come_back_as_they_were(scaling, comparison):
 def test_what_is_no_scaling_is_refused_with_the_place(tmp_path, change, why):
     document = json.loads(json.dumps(SCALING))
     change(document)
-    path = tmp_path / "wrong.json"
-    path.write_text(json.dumps(document))
     with pytest.raises(PlanError, match=why):
-        read_scaling(path)
+        read_scaling(written(tmp_path / "wrong.json", document))
 
 
 def test_the_front_of_a_search_is_a_section(four_chips, search):
@@ -336,10 +333,9 @@ def test_the_front_of_a_search_is_a_section(four_chips, search):
 def test_what_is_no_search_is_refused_with_the_place(tmp_path, scaling):
     with pytest.raises(PlanError, match="no document of trnsim search"):
         read_search(scaling)
-    path = tmp_path / "search.json"
-    path.write_text(json.dumps(SEARCH | {"front": [LAYOUT | {"fits": 3}]}))
+    wrong = SEARCH | {"front": [LAYOUT | {"fits": 3}]}
     with pytest.raises(PlanError, match=r"'front\[0\].fits' is 3"):
-        read_search(path)
+        read_search(written(tmp_path / "search.json", wrong))
 
 
 def test_documents_of_other_verbs_are_refused(tmp_path, scaling, comparison):

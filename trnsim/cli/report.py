@@ -74,8 +74,7 @@ def report(
     check_page(out)
     curve = None if scaling is None else read_scaling(scaling)
     rows = None if comparison is None else read_comparison(comparison)
-    if search is not None:
-        read_search(search)  # refused before anything is simulated
+    layouts = None if search is None else read_search(search)
     loaded = load_run(run)
     projection = trnsim.project(
         loaded, machine, chips=chips, ranks_per_chip=ranks_per_chip, overrides=overrides or [],
@@ -84,7 +83,7 @@ def report(
         slow_chips=slow_chips or (), faults=faults or (),
     )  # fmt: skip
     write_page(
-        projection, out, scaling=curve, comparison=rows, search=search, figures=not no_figures,
+        projection, out, scaling=curve, comparison=rows, search=layouts, figures=not no_figures,
         command=loaded.manifest["command"], made_by=shlex.join(["trnsim", *sys.argv[1:]]),
     )  # fmt: skip
     typer.echo(f"{out}: {out.stat().st_size / 1e6:.1f} MB")

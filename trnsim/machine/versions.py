@@ -112,7 +112,6 @@ def _sheets(machine: str, stack: str | None, transport: str | None = None) -> tu
     names = list(loader.sheets_of_machine(machine))
     if stack is not None:
         names += [*loader.sheets_of(stack), *_FITTED]
-    known = {path.stem for path in (_HERE / "transports").glob("*.toml")}
-    if transport in known:
+    if transport in loader.transports():
         names.append(str(transport))
     return tuple(dict.fromkeys(names))

@@ -5,7 +5,7 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from fractions import Fraction
 from pathlib import Path
@@ -289,7 +289,18 @@ def _compare_files(paths: Sequence[str]) -> Comparison:
     return Comparison(tuple(rows))
 
 
-_NO_COUNT = "no count of chips: give the first machine's, as --chips 64"
+def _asked(
+    targets: Sequence[Target],
+    chips: int | None,
+    equal: str,
+    out: str | os.PathLike[str] | None,
+) -> tuple[list[EqualCount], Teller, Kept | None]:
+    """The count of each machine, who tells how far it is, and where runs are kept."""
+    if chips is None:
+        raise PlanError("no count of chips: give the first machine's, as --chips 64")
+    counts = equal_counts([target.machine for target in targets], chips, equal)
+    teller = Teller(sum(count.chips is not None for count in counts))
+    return counts, teller, None if out is None else Kept(Path(out) / "runs")
 
 
 @dataclass(frozen=True)
@@ -307,20 +318,11 @@ class _Trained:
     ) -> Comparison:
         targets = targets_of(machines, self.options)
         check_for_model(self.options, arguments, targets)
-        if chips is None:
-            raise PlanError(_NO_COUNT)
-        counts = equal_counts([target.machine for target in targets], chips, equal)
-        teller = Teller(sum(count.chips is not None for count in counts))
-        kept = None if self.out is None else Kept(Path(self.out) / "runs")
+        counts, teller, kept = _asked(targets, chips, equal, self.out)
         space = self.space or Space()
         runs = ModelRuns(self.model, space, self.options, self.out, kept, teller, self.jobs)
-        rows = []
-        for target, count in zip(targets, counts, strict=True):
-            outcome = Outcome(None, count.reason)
-            if count.chips is not None:
-                outcome = runs.run(target, count.chips, space.global_batch)
-            rows.append(_row(target, count, outcome))
-        return Comparison(tuple(rows), equal, chips, self.model.name or "model")
+        rows = _rows(targets, counts, lambda *of: runs.run(*of, space.global_batch))
+        return Comparison(rows, equal, chips, self.model.name or "model")
 
 
 @dataclass(frozen=True)
@@ -344,22 +346,15 @@ class _Job:
             chips = chips or run.manifest["options"].get("chips") or run.workload.world_size
         else:
             check_script(self.path, self.is_module)
-            if chips is None:
-                raise PlanError(_NO_COUNT)
-        counts = equal_counts([target.machine for target in targets], chips, equal)
-        teller = Teller(sum(count.chips is not None for count in counts))
-        kept = None if self.out is None else Kept(Path(self.out) / "runs")
+        counts, teller, kept = _asked(targets, chips, equal, self.out)
         script = ScriptRuns(self.path, self.is_module, self.options, kept, teller)
-        rows = []
-        for target, count in zip(targets, counts, strict=True):
-            if count.chips is None:
-                outcome = Outcome(None, count.reason)
-            elif run is not None:
-                outcome = self._project(run, target, count.chips)
-            else:
-                outcome = script.run(target, count.chips, self.arguments)
-            rows.append(_row(target, count, outcome))
-        return Comparison(tuple(rows), equal, chips)
+
+        def outcome_of(target: Target, count: int) -> Outcome:
+            if run is not None:
+                return self._project(run, target, count)
+            return script.run(target, count, self.arguments)
+
+        return Comparison(_rows(targets, counts, outcome_of), equal, chips)
 
     def _check_for_run_file(self) -> None:
         """Raises PlanError where something is asked for that only a script can do."""
@@ -391,6 +386,20 @@ class _Job:
 
 
 _SOURCED = {"price.per_chip_hour": "price", "power.per_chip": "power"}
+
+
+def _rows(
+    targets: Sequence[Target],
+    counts: Sequence[EqualCount],
+    outcome_of: Callable[[Target, int], Outcome],
+) -> tuple[ComparisonRow, ...]:
+    rows = []
+    for target, count in zip(targets, counts, strict=True):
+        outcome = Outcome(None, count.reason)
+        if count.chips is not None:
+            outcome = outcome_of(target, count.chips)
+        rows.append(_row(target, count, outcome))
+    return tuple(rows)
 
 
 def _row(target: Target, count: EqualCount, outcome: Outcome) -> ComparisonRow:

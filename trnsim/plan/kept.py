@@ -15,7 +15,7 @@ from pathlib import Path
 from typing import Any
 
 from trnsim.errors import ReportError
-from trnsim.files import write_whole
+from trnsim.files import make_folder, write_whole
 from trnsim.plan import inputs
 
 _VARIABLES = ("PYTHONPATH", "TRNSIM_DEVICE_NAME")
@@ -57,10 +57,7 @@ class Kept:
 def write_document(path: Path, document: Mapping[str, Any]) -> None:
     """Writes JSON, and makes its folder; raises ReportError where that is not possible."""
     text = json.dumps(document, allow_nan=False, indent=1) + "\n"
-    try:
-        path.parent.mkdir(parents=True, exist_ok=True)
-    except OSError as error:
-        raise ReportError(f"cannot make the folder '{path.parent}': {error.strerror}") from None
+    make_folder(path.parent, ReportError)
     write_whole(path, lambda part: part.write_text(text, encoding="utf-8"), ReportError)
 
 

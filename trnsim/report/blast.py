@@ -17,14 +17,13 @@ def blast_of(machine: _core.Machine, chips: int, text: str) -> list[_core.BlastR
     """Of each dead-switch in a disturbance's text, the worst box of its tier."""
     from trnsim import _core
 
-    found = []
-    for part in text.split("+"):
-        name, _, rest = part.partition(":")
-        if name == "dead-switch":
-            keys = dict(word.split("=", 1) for word in rest.split(","))
-            rows = _core.blast_radius(machine, chips, int(keys.get("box", 1)))
-            found += [row for row in rows if row.tier == keys["tier"]]
-    return found
+    return [
+        row
+        for part in _core.parse_disturbance(text)
+        if part.name == "dead-switch"
+        for row in _core.blast_radius(machine, chips, part.box)
+        if row.tier == part.tier
+    ]
 
 
 def blast_line(row: _core.BlastRadius) -> str:

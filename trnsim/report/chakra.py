@@ -18,7 +18,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from trnsim.errors import ReportError
-from trnsim.files import write_whole
+from trnsim.files import make_folder, write_whole
 from trnsim.report.words import size
 from trnsim.workload import chakra_schema as schema
 
@@ -68,10 +68,7 @@ def write_chakra(
             f"the Chakra traces of {sum(map(len, ranks))} ranks would take {size(expected)}, more "
             f"than {size(MAX_BYTES)}: run the script on fewer chips"
         )
-    try:
-        folder.mkdir(parents=True, exist_ok=True)
-    except OSError as error:
-        raise ReportError(f"cannot make '{folder}': {error.strerror or error}") from None
+    make_folder(folder, ReportError)
     groups = _Groups(_core.job_groups(run), sum(map(len, ranks)))
     traces = {}
     for role, of in zip(roles, ranks, strict=True):

@@ -11,7 +11,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from trnsim.errors import ReportError
-from trnsim.files import write_whole
+from trnsim.files import make_folder, write_whole
 from trnsim.report.json import to_json
 from trnsim.report.words import size
 
@@ -54,10 +54,7 @@ def write_outputs(
             f"the trace of {len(ranks)} ranks would take {size(expected)}, and browsers fail near "
             f"{size(MAX_TRACE_BYTES)}: choose fewer ranks"
         )
-    try:
-        folder.mkdir(parents=True, exist_ok=True)
-    except OSError as error:
-        raise ReportError(f"cannot make '{folder}': {error.strerror or error}") from None
+    make_folder(folder, ReportError)
     document, timeline, trace = (
         folder / name for name in ("projection.json", "timeline.parquet", "trace.pftrace")
     )

@@ -4,6 +4,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import asdict
 from typing import TYPE_CHECKING, Any
 
@@ -11,34 +12,58 @@ from trnsim.report import words
 from trnsim.report.plan import UNKNOWN, Table, table_of
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Mapping, Sequence
-
     from trnsim.plan.layout_search import Found, Search
 
 DEGREES = ("tp", "pp", "vp", "cp", "ep", "dp", "zero")
+
+Row = Mapping[str, Any]  # of the document
+
+
+def _shown(write: Callable[[Any], str], value: Any) -> str:
+    return UNKNOWN if value is None else write(value)
+
+
+def _kept(kept: str | Sequence[str]) -> str:
+    return kept if isinstance(kept, str) else "all but " + "+".join(kept)
+
+
+def _ends(ends: Sequence[float]) -> str:
+    return " to ".join(words.duration(end) for end in ends)
+
+
+# What a cell of a column says of a row.
+_COLUMNS: Mapping[str, Callable[[Row], str]] = {
+    **{name: lambda row, name=name: str(row[name]) for name in DEGREES},
+    "micro-batch": lambda row: str(row["micro_batch"]),
+    "recompute": lambda row: _kept(row["recompute"]),
+    "chips": lambda row: f"{row['chips']:,}",
+    "step time": lambda row: words.duration(row["step_time_s"]),
+    "interval": lambda row: _shown(_ends, row["step_time_interval_s"]),
+    "MFU": lambda row: _shown(words.percent, row["mfu"]),
+    "peak memory": lambda row: words.size(row["memory_peak_bytes"]),
+    "tokens/s": lambda row: words.count(row["tokens_per_s"]),
+    "$/M tokens": lambda row: _shown(words.money, row["usd_per_million_tokens"]),
+    "limited by": lambda row: row["bottleneck"],
+}
+
+
+def _columns(rows: Sequence[Row], left_out: Sequence[str] = ()) -> dict[str, list[str]]:
+    return {
+        name: [write(row) for row in rows]
+        for name, write in _COLUMNS.items()
+        if name not in left_out
+    }
 
 
 def search_table(done: Search) -> Table:
     """A line for each of the best, and for the rest of the front below them."""
     best = list(done.best)
     known = {one.order() for one in best}
-    rows = best + [one for one in done.front if one.order() not in known]
-    front = {one.order() for one in done.front}
-    columns: dict[str, list[str]] = {"": [("*" if one.order() in front else " ") for one in rows]}
-    for name in DEGREES:
-        columns[name] = [str(getattr(one.candidate.layout, name)) for one in rows]
-    columns |= {
-        "micro-batch": [str(one.candidate.layout.micro_batch) for one in rows],
-        "recompute": [_recompute(one) for one in rows],
-        "chips": [f"{one.candidate.chips:,}" for one in rows],
-        "step time": [words.duration(one.trial.step_time_s) for one in rows],
-        "interval": [_interval(one) for one in rows],
-        "MFU": [UNKNOWN if one.trial.mfu is None else words.percent(one.trial.mfu) for one in rows],
-        "peak memory": [words.size(one.trial.memory_peak_bytes) for one in rows],
-        "tokens/s": [words.count(done.tokens_per_s(one)) for one in rows],
-        "$/M tokens": [_dollars(done, one) for one in rows],
-        "limited by": [one.trial.bottleneck for one in rows],
-    }
+    rows = [
+        search_row(done, one)
+        for one in best + [one for one in done.front if one.order() not in known]
+    ]
+    columns = {"": [("*" if row["on_front"] else " ") for row in rows], **_columns(rows)}
     for name in ("ep", "cp", "zero", "vp"):  # a degree that is the same everywhere is no news
         if len(set(columns[name])) == 1 and columns[name][0] == "1":
             del columns[name]
@@ -46,50 +71,10 @@ def search_table(done: Search) -> Table:
     return table_of(columns, ("recompute", "limited by"), less)
 
 
-def front_table(rows: Sequence[Mapping[str, Any]]) -> Table:
+def front_table(rows: Sequence[Row]) -> Table:
     """Rows of a search's document, numbered from 1."""
-
-    def column(write: Callable[[Mapping[str, Any]], str]) -> list[str]:
-        return [write(row) for row in rows]
-
-    def dollars(row: Mapping[str, Any]) -> str:
-        usd = row["usd_per_million_tokens"]
-        return UNKNOWN if usd is None else words.money(usd)
-
-    columns = {
-        "": [str(i + 1) for i in range(len(rows))],
-        **{name: column(lambda row, name=name: str(row[name])) for name in DEGREES},
-        "micro-batch": column(lambda row: str(row["micro_batch"])),
-        "recompute": column(lambda row: _kept(row["recompute"])),
-        "chips": column(lambda row: f"{row['chips']:,}"),
-        "step time": column(lambda row: words.duration(row["step_time_s"])),
-        "interval": column(lambda row: _ends(row["step_time_interval_s"])),
-        "peak memory": column(lambda row: words.size(row["memory_peak_bytes"])),
-        "$/M tokens": column(dollars),
-        "limited by": column(lambda row: row["bottleneck"]),
-    }
+    columns = {"": [str(i + 1) for i in range(len(rows))], **_columns(rows, ("MFU", "tokens/s"))}
     return table_of(columns, ("recompute", "limited by"), ())
-
-
-def _recompute(one: Found) -> str:
-    return _kept(one.candidate.layout.recompute)
-
-
-def _kept(kept: str | Sequence[str]) -> str:
-    return kept if isinstance(kept, str) else "all but " + "+".join(kept)
-
-
-def _interval(one: Found) -> str:
-    return _ends(one.trial.step_time_interval_s)
-
-
-def _ends(ends: Sequence[float] | None) -> str:
-    return UNKNOWN if ends is None else " to ".join(words.duration(end) for end in ends)
-
-
-def _dollars(done: Search, one: Found) -> str:
-    usd = _usd_per_million(done, one)
-    return UNKNOWN if usd is None else words.money(usd)
 
 
 def _usd_per_million(done: Search, one: Found) -> float | None:
@@ -159,24 +144,24 @@ def search_text(done: Search) -> str:
     return "\n".join([str(search_table(done)), *search_lines(done)])
 
 
+def search_row(done: Search, one: Found) -> dict[str, Any]:
+    """A layout, as the document has it."""
+    return {
+        **asdict(one.candidate.layout),
+        "style": one.candidate.style.name,
+        "chips": one.candidate.chips,
+        **one.trial.to_dict(),
+        "fits": one.fits,
+        "on_front": one.order() in {each.order() for each in done.front},
+        "tokens_per_s": done.tokens_per_s(one),
+        "usd_per_million_tokens": _usd_per_million(done, one),
+        "bound_s": one.bound.seconds,
+        "bound_memory_bytes": one.bound.memory_bytes,
+    }
+
+
 def search_document(done: Search) -> dict[str, Any]:
     """Plain numbers, strings, lists and dicts."""
-    front = {one.order() for one in done.front}
-
-    def row(one: Found) -> dict[str, Any]:
-        return {
-            **asdict(one.candidate.layout),
-            "style": one.candidate.style.name,
-            "chips": one.candidate.chips,
-            **one.trial.to_dict(),
-            "fits": one.fits,
-            "on_front": one.order() in front,
-            "tokens_per_s": done.tokens_per_s(one),
-            "usd_per_million_tokens": _usd_per_million(done, one),
-            "bound_s": one.bound.seconds,
-            "bound_memory_bytes": one.bound.memory_bytes,
-        }
-
     return {
         "model": done.model.to_dict(),
         "machine": done.where.machine,
@@ -187,9 +172,9 @@ def search_document(done: Search) -> dict[str, Any]:
         "chips": list(done.chips),
         "space": asdict(done.space),
         "slower_by": done.slower_by,
-        "best": [row(one) for one in done.best],
-        "front": [row(one) for one in done.front],
-        "simulated": [row(one) for one in done.simulated],
+        "best": [search_row(done, one) for one in done.best],
+        "front": [search_row(done, one) for one in done.front],
+        "simulated": [search_row(done, one) for one in done.simulated],
         "counts": asdict(done.counts),
         "refused": [
             {"rule": rule, "layouts": count, "example": done.refused.examples[rule]}
@@ -198,5 +183,5 @@ def search_document(done: Search) -> dict[str, Any]:
         "failed": [
             {**asdict(candidate.layout), "reason": reason} for candidate, reason in done.failed
         ],
-        "wrong_bounds": [row(one) for one in done.wrong_bounds],
+        "wrong_bounds": [search_row(done, one) for one in done.wrong_bounds],
     }

@@ -6,9 +6,8 @@ of the links inside of a pod or server and of those between, and what its expert
 the GEMM rate. None per row, none per model.
 
 The error of a row is the logarithm of predicted over published. Every round but the last simulates
-every row with its constants, and with each of them 5 % larger, those of links 5 % smaller. The
-constants move by least squares on the rows' errors with Huber's weights, held by a weak prior to 1,
-give or take a factor of 1.5.
+every row with its constants, and with each of them 5 % larger. The constants move by least squares
+on the rows' errors with Huber's weights, held by a weak prior to 1, give or take a factor of 1.5.
 """
 
 from __future__ import annotations
@@ -266,13 +265,13 @@ def _error(
                 continue
             kernel = machines.attention_kernel_of(machine) if factor == "attention_factor" else ""
             owner = row.about.stack if factor in OF_STACK else machine.chip_name
-            moved = _times(machine, factor, math.exp(_step(factor)))
+            moved = _times(machine, factor, math.exp(STEP))
             changed[owner, factor, kernel] = machines.apply(
                 machine, [f"stack.{factor}={moved:.6f}"]
             )
         base, *others = step_seconds(workloads, machine, *changed.values())
         found = {
-            key: math.log(seconds / base) / _step(key[1])
+            key: math.log(seconds / base) / STEP
             for key, seconds in zip(changed, others, strict=True)
             if abs(math.log(seconds / base)) > 1e-4
         }
@@ -281,11 +280,6 @@ def _error(
     except Exception:  # noqa: BLE001 - a defect of ours, which `validate` lists
         return None
     return math.log(base / row.published.value), found
-
-
-def _step(factor: str) -> float:
-    """By how much the logarithm of a factor moves for its slope."""
-    return -STEP if factor in OF_LINKS else STEP
 
 
 def _times(machine: Any, factor: str, times: float) -> float:

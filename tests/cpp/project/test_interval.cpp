@@ -62,7 +62,8 @@ TEST(DataParallelDegree, ComesFromTheNamesOfGroups) {
   std::vector<lower::Guess> guesses;
   const auto degree = [&](const workload::Workload& w, int64_t ranks) {
     const CaseRole role{std::make_shared<const workload::Workload>(w), {}, {}};
-    return data_parallel_degree(role, ranks, guesses).value_or(-1);
+    const GradientFlow flow = follow_gradients(w, {});
+    return data_parallel_degree(role, flow, ranks, guesses).value_or(-1);
   };
   EXPECT_EQ(degree(with_groups({}), 1), 1);
   auto product = with_groups({{"", 16}, {"mesh_dp", 4}, {"mesh_tp", 4}});
@@ -159,7 +160,8 @@ int64_t degree_of(const workload::Workload& workload, int64_t replicas = 16) {
   std::vector<lower::Guess> guesses;
   const workload::Step step{0, int64_t(workload.records.size()), 1, true, false};
   const CaseRole role{std::make_shared<const workload::Workload>(workload), step, {}};
-  return data_parallel_degree(role, replicas, guesses).value_or(-1);
+  const GradientFlow flow = follow_gradients(workload, step);
+  return data_parallel_degree(role, flow, replicas, guesses).value_or(-1);
 }
 
 TEST(DataParallelDegree, IsTheSizeOfTheGroupsOverWhichGradientsAreReduced) {

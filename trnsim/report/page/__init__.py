@@ -9,7 +9,7 @@ run gives the same bytes.
 from __future__ import annotations
 
 import os
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -42,7 +42,7 @@ def write_page(
     *,
     scaling: Scaling | str | os.PathLike[str] | None = None,
     comparison: Comparison | str | os.PathLike[str] | None = None,
-    search: Search | str | os.PathLike[str] | None = None,
+    search: Search | Mapping[str, Any] | str | os.PathLike[str] | None = None,
     figures: bool = True,
     command: Sequence[str] | None = None,
     made_by: str | None = None,
@@ -53,7 +53,8 @@ def write_page(
         projection: of trnsim.project.
         path: of the HTML file; its folder is there.
         scaling, comparison, search: what trnsim.scale, trnsim.compare and trnsim.search return, or
-            the path of the JSON document that their verbs print; None leaves the section out.
+            the path of the JSON document that their verbs print, of a search also the document
+            read; None leaves the section out.
         figures: move single figures of the machine to their bounds too, which simulates the step
             some ten to a hundred times more.
         command: the script and its arguments.
@@ -79,7 +80,7 @@ def make_page(
     *,
     scaling: Scaling | str | os.PathLike[str] | None = None,
     comparison: Comparison | str | os.PathLike[str] | None = None,
-    search: Search | str | os.PathLike[str] | None = None,
+    search: Search | Mapping[str, Any] | str | os.PathLike[str] | None = None,
     figures: bool = True,
     command: Sequence[str] | None = None,
     made_by: str | None = None,
@@ -94,7 +95,7 @@ def make_page(
     if isinstance(comparison, (str, os.PathLike)):
         comparison = read_comparison(comparison)
     layouts = read_search(search) if isinstance(search, (str, os.PathLike)) else search
-    if layouts is not None and not isinstance(layouts, dict):
+    if layouts is not None and not isinstance(layouts, Mapping):
         layouts = layouts.to_dict()
     pictures = step.Pictures(projection)
     effects = _effects(projection) if figures else None
