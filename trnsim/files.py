@@ -12,10 +12,15 @@ from typing import Any
 from trnsim.errors import TrnSimError
 
 
+def part_of(path: Path) -> Path:
+    """Where a file is written until it is whole: beside its place."""
+    return path.with_name(f".{path.name}.{os.getpid()}.part")
+
+
 def write_whole(path: Path, write: Callable[[Path], Any], error: type[TrnSimError]) -> None:
     """Calls `write` with a path beside `path`, which then takes its name; raises `error` where the
     disk or the folder does not let it, and leaves nothing behind."""
-    part = path.with_name(f".{path.name}.{os.getpid()}.part")
+    part = part_of(path)
     try:
         write(part)
         os.replace(part, path)

@@ -67,6 +67,20 @@ int32_t parse_sigma(const std::string& text) {
   return int32_t(scale_up(1, sigma * Rational{1 << 16, 1}));
 }
 
+// An amount from `least` to `most`, alone: no time after it.
+void check_amount(const std::string& text, const Sort& sort, const std::string& amount,
+                  int64_t least, int64_t most) {
+  Rational value{-1, 1};
+  try {
+    value = Rational::parse(amount);
+  } catch (const Error&) {
+  }
+  TRN_CHECK(!(value < Rational{least, 1}) && !(Rational{most, 1} < value), project,
+            "'" + text + "' has a " + sort.amount + " that is not from " + std::to_string(least) +
+                " to " + std::to_string(most),
+            std::string("write it as in ") + sort.example);
+}
+
 const Sort& find_sort(const std::string& name) {
   std::string names;
   for (const Sort& sort : kSorts) {
@@ -130,12 +144,10 @@ Disturbance parse_part(const std::string& text) {
             like);
   if (part.kind == Kind::jitter) parse_sigma(part.amount);
   if (part.kind == Kind::straggler || part.kind == Kind::throttle) {
-    parse_scenario({"0=" + part.amount}, {});
+    check_amount(text, sort, part.amount, 1, kMostFactor);
   }
-  if (part.kind == Kind::slow_link) {
-    if (part.name == "dead-link") part.amount = "0";
-    parse_scenario({}, {"a link=" + part.amount});
-  }
+  if (part.name == "slow-link") check_amount(text, sort, part.amount, 0, 1);
+  if (part.name == "dead-link") part.amount = "0";
   return part;
 }
 
