@@ -67,15 +67,19 @@ int32_t parse_sigma(const std::string& text) {
   return int32_t(scale_up(1, sigma * Rational{1 << 16, 1}));
 }
 
-// An amount from `least` to `most`, alone: no time after it.
+// Whether it is a number from `least` to `most`, alone: no time after it.
+bool is_amount(const std::string& amount, int64_t least, int64_t most) {
+  try {
+    const Rational value = Rational::parse(amount);
+    return !(value < Rational{least, 1}) && !(Rational{most, 1} < value);
+  } catch (const Error&) {
+    return false;
+  }
+}
+
 void check_amount(const std::string& text, const Sort& sort, const std::string& amount,
                   int64_t least, int64_t most) {
-  Rational value{-1, 1};
-  try {
-    value = Rational::parse(amount);
-  } catch (const Error&) {
-  }
-  TRN_CHECK(!(value < Rational{least, 1}) && !(Rational{most, 1} < value), project,
+  TRN_CHECK(is_amount(amount, least, most), project,
             "'" + text + "' has a " + sort.amount + " that is not from " + std::to_string(least) +
                 " to " + std::to_string(most),
             std::string("write it as in ") + sort.example);

@@ -70,9 +70,9 @@ def check_file(path: Path | None, option: str) -> None:
     if path is None:
         return
     folder = path.absolute().parent
-    if not folder.is_dir():
+    if not os.path.isdir(folder):
         raise ReportError(f"{option} {path}: no folder '{folder}': choose another place")
-    if path.is_dir():
+    if os.path.isdir(path):
         raise ReportError(f"{option} {path}: it is a folder: name a file in it")
     part = part_of(path)
     try:
