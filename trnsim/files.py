@@ -24,7 +24,7 @@ def make_folder(path: Path, error: type[TrnSimError]) -> None:
 def write_whole(path: Path, write: Callable[[Path], Any], error: type[TrnSimError]) -> None:
     """Calls `write` with a path beside `path`, which then takes its name; raises `error` where the
     disk or the folder does not let it, and leaves nothing behind."""
-    part = path.with_name(f".{path.name}.{os.getpid()}.part")
+    part = part_of(path)
     try:
         write(part)
         os.replace(part, path)
@@ -32,3 +32,8 @@ def write_whole(path: Path, write: Callable[[Path], Any], error: type[TrnSimErro
         raise error(f"cannot write '{path}': {problem.strerror or problem}") from None
     finally:
         part.unlink(missing_ok=True)
+
+
+def part_of(path: Path) -> Path:
+    """Where a file is written until it is whole: beside its place."""
+    return path.with_name(f".{path.name}.{os.getpid()}.part")

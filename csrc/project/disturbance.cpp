@@ -67,6 +67,24 @@ int32_t parse_sigma(const std::string& text) {
   return int32_t(scale_up(1, sigma * Rational{1 << 16, 1}));
 }
 
+// Whether it is a number from `least` to `most`, alone: no time after it.
+bool is_amount(const std::string& amount, int64_t least, int64_t most) {
+  try {
+    const Rational value = Rational::parse(amount);
+    return !(value < Rational{least, 1}) && !(Rational{most, 1} < value);
+  } catch (const Error&) {
+    return false;
+  }
+}
+
+void check_amount(const std::string& text, const Sort& sort, const std::string& amount,
+                  int64_t least, int64_t most) {
+  TRN_CHECK(is_amount(amount, least, most), project,
+            "'" + text + "' has a " + sort.amount + " that is not from " + std::to_string(least) +
+                " to " + std::to_string(most),
+            std::string("write it as in ") + sort.example);
+}
+
 const Sort& find_sort(const std::string& name) {
   std::string names;
   for (const Sort& sort : kSorts) {
@@ -130,12 +148,10 @@ Disturbance parse_part(const std::string& text) {
             like);
   if (part.kind == Kind::jitter) parse_sigma(part.amount);
   if (part.kind == Kind::straggler || part.kind == Kind::throttle) {
-    parse_scenario({"0=" + part.amount}, {});
+    check_amount(text, sort, part.amount, 1, kMostFactor);
   }
-  if (part.kind == Kind::slow_link) {
-    if (part.name == "dead-link") part.amount = "0";
-    parse_scenario({}, {"a link=" + part.amount});
-  }
+  if (part.name == "slow-link") check_amount(text, sort, part.amount, 0, 1);
+  if (part.name == "dead-link") part.amount = "0";
   return part;
 }
 

@@ -104,7 +104,6 @@ void add_changing_links(const Scenario& scenario, fold::Job& job) {
 }
 
 ChipFault parse_slow_chip(const std::string& text) {
-  constexpr int64_t kMostFactor = 1000;
   const std::string hint = "write CHIP=FACTOR or CHIP=FACTOR@TIME, such as 17=1.25 or 17=1.25@3ms";
   const std::optional<Parts> parts = split(text);
   TRN_CHECK(parts && parts->where.find_first_not_of("0123456789") == std::string::npos &&

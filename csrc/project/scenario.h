@@ -13,6 +13,8 @@
 
 namespace trnsim::project {
 
+constexpr int64_t kMostFactor = 1000;  // of a slow chip
+
 struct ChipFault {
   int64_t chip = 0;
   int32_t factor = 1 << 16;  // engines take factor / 2^16 times as long; memory and host do not

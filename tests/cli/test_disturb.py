@@ -63,7 +63,10 @@ def test_the_table_and_its_lines(run):
     [
         ([], "no disturbance: give one or more, such as straggler:factor=1.1"),
         (["--with", "gremlins"], "'gremlins' is no disturbance: use one of jitter"),
-        (["--with", "straggler:factor=0.5"], "a factor that is not from 1 to 1000"),
+        (
+            ["--with", "straggler:factor=0.5"],
+            "'straggler:factor=0.5' has a factor that is not from",
+        ),
         (["--with", "dead-switch:tier=spine"], "have no switch 'spine'"),
         (["--with", "dead-chip", "--spares", "9999"], "9999 spare pods beside 4"),
         (["--with", "dead-chip", "--smaller", "none.trnsim"], "none.trnsim"),

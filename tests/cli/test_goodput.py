@@ -363,6 +363,9 @@ def test_what_is_no_count(text):
         parse_count(text)
 
 
+MEASURED = ("--upload-s", 5, "--blocking-s", 3, "--restart-minutes", 2)
+
+
 @pytest.mark.parametrize(
     ("name", "arguments", "said"),
     [
@@ -384,6 +387,11 @@ def test_what_is_no_count(text):
         ("four", ["--sync", "--upload-s", 3], "--sync has no upload"),
         ("four", ["--checkpoint-gb", 3, "--bytes-per-parameter", 3], "say the same"),
         ("four", ["--bytes-per-token", 3, "--bytes-per-sample", 3], "say the same"),
+        ("four", [*MEASURED, "--checkpoint-gb", 9], "--checkpoint-gb changes nothing beside"),
+        ("four", [*MEASURED, "--bytes-per-parameter", 9], "--bytes-per-parameter changes nothing"),
+        ("four", [*MEASURED, "--path", "ebs"], "(--blocking-s, --upload-s and --restart-minutes)"),
+        ("four", [*MEASURED, "--server-gb-per-s", 9], "--server-gb-per-s changes nothing beside"),
+        ("four", ["--sync", *MEASURED[2:], "--store-gb-per-s", 9], "(--blocking-s and --restart-"),
         ("four", ["--draws", 0], "--draws 0: use a number of more than 0"),
         ("four", ["--draws", 10**9], "--draws 1e+09: use at most 1e+06"),
         ("four", ["--mtbf-hours", 0.01, "--restart-minutes", 60], "less than 1 % of the time"),

@@ -240,6 +240,25 @@ def test_one_rank_has_no_links_and_no_mfu_where_it_multiplies_nothing():
     assert Reader(render_page(page)).wrong == []
 
 
+def test_energy_of_the_site_and_co2_are_cards_where_they_are_known(four_chips):
+    assert not {"energy of the site, a step", "CO2 of a step"} & {
+        card.name for card in make_page(four_chips, figures=False).cards
+    }
+    # A site of PUE 2 draws twice what its chips do; 0.5 kg a kWh of 3.6 MJ.
+    given = ["power.per_chip=500W", "site.pue=2", "site.grid_intensity=0.5kg/kWh"]
+    green = trnsim.project(four_chips.run.workloads, "trn2", chips=4, overrides=given)
+    page = make_page(green, figures=False)
+    cards = {card.name: card for card in page.cards}
+    joules = 4 * 500 * green.step_time_s
+    assert green.energy_site_j_per_step == pytest.approx(2 * joules)
+    site, carbon = cards["energy of the site, a step"], cards["CO2 of a step"]
+    assert site.value == words.count(2 * joules, "J") and "times its PUE" in site.note
+    assert carbon.value == words.count(1e3 * 2 * joules * 0.5 / 3.6e6, "g")
+    assert "of the site's energy" in carbon.note
+    read = Reader(render_page(page))
+    assert "CO2 of a step" in read.text and read.wrong == []
+
+
 def test_names_of_the_script_are_no_markup():
     script = small_workload.Script()
     a = script.storage(4096)

@@ -13,7 +13,6 @@ import typer
 
 from trnsim.cli import layouts, options, output
 from trnsim.cli.options import parse_share
-from trnsim.errors import PlanError
 
 Model_ = Annotated[
     str, typer.Argument(metavar="MODEL", help="A model's name, or a config.json of Hugging Face.")
@@ -103,10 +102,7 @@ def search(
     )  # fmt: skip
     asked = RunOptions(overrides=tuple(overrides or ()), stack=stack, ranks_per_chip=ranks_per_chip)
     output.check_out(out)
-    if save is not None and not save.absolute().parent.is_dir():
-        raise PlanError(
-            f"--save {save}: no folder '{save.absolute().parent}': choose another place"
-        )
+    output.check_file(save, "--save")
     document = output.claim_json(as_json)
     done = search_all(
         model, machine=machine, chips=layouts.numbers_of("chips", chips) or (), space=space,
@@ -121,14 +117,6 @@ def search(
         raise typer.Exit(1)
     if save is not None:
         done.save(save, done.best[0])
-
-
-def _check_place(save: Path | None) -> None:
-    """Refuses, before anything runs, a place in no folder."""
-    if save is not None and not save.absolute().parent.is_dir():
-        raise PlanError(
-            f"--save {save}: no folder '{save.absolute().parent}': choose another place"
-        )
 
 
 class _Progress:

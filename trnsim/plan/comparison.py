@@ -11,6 +11,7 @@ from fractions import Fraction
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from trnsim.asked import checked
 from trnsim.errors import PlanError, TrnSimError
 from trnsim.job import check_asked, check_script, texts_of
 from trnsim.plan.kept import Kept
@@ -192,6 +193,7 @@ class Comparison(Shown):
         return comparison_text(self)
 
 
+@checked(PlanError)
 def compare(
     what: str | os.PathLike[str] | Model | Sequence[str | os.PathLike[str]],
     *,

@@ -10,6 +10,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from trnsim.asked import checked
 from trnsim.errors import PlanError
 from trnsim.job import check_asked, texts_of
 from trnsim.plan.shown import Shown
@@ -268,6 +269,7 @@ def parts_s(breakdown: _core.Breakdown) -> dict[str, float]:
     return {name: ps / 1e12 for name, ps in parts_ps(breakdown).items()}
 
 
+@checked(PlanError)
 def disturb(
     run: RunFile | str | os.PathLike[str] | _core.Workload | list[_core.Workload],
     disturbances: Iterable[str],

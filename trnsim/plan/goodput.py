@@ -14,6 +14,7 @@ from collections.abc import Iterable
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
+from trnsim.asked import checked
 from trnsim.errors import PlanError
 from trnsim.plan import goodput_inputs as inputs
 from trnsim.plan.goodput_inputs import GoodputOptions, Input, Interval
@@ -142,6 +143,7 @@ class Goodput(Shown):
         return goodput_text(self)
 
 
+@checked(PlanError)
 def goodput(
     run: RunFile | str | os.PathLike[str],
     machine: str | os.PathLike[str] | _core.Machine | None = None,
@@ -255,12 +257,7 @@ def _steps_of(projection: Projection, tokens: int) -> int:
 
 def _size(projection: Projection, options: GoodputOptions) -> Input | None:
     """Of a checkpoint; None where everything that depends on it was measured."""
-    is_timed = options.blocking_s is not None and (
-        options.upload_s is not None or options.synchronous
-    )
-    if is_timed and options.restart_minutes is not None:
-        return None
-    return inputs.checkpoint_bytes(projection, options)
+    return None if options.is_measured else inputs.checkpoint_bytes(projection, options)
 
 
 def _estimate(

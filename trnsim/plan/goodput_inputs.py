@@ -12,6 +12,7 @@ from dataclasses import dataclass, fields
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from trnsim.asked import check_fields
 from trnsim.errors import PlanError
 
 if TYPE_CHECKING:
@@ -73,6 +74,9 @@ class GoodputOptions:
     draws: int = 2000
     seed: int = 0
 
+    def __post_init__(self) -> None:
+        check_fields(PlanError, self)
+
     def check(self) -> None:
         """Raises PlanError for numbers that mean nothing, and for two that say the same."""
         may_be_0 = ("blocking_s", "upload_s", "restart_minutes", "spares", "repair_hours", "seed",
@@ -105,6 +109,28 @@ class GoodputOptions:
             )
         if self.synchronous and self.upload_s:
             raise PlanError("--sync has no upload beside the work: give --blocking-s alone")
+        if self.is_measured:
+            self._check_measured()
+
+    @property
+    def is_measured(self) -> bool:
+        """Whether all times that the size of a checkpoint and the way to storage decide were
+        given."""
+        has_upload = self.upload_s is not None or self.synchronous
+        return self.blocking_s is not None and has_upload and self.restart_minutes is not None
+
+    def _check_measured(self) -> None:
+        """Raises PlanError for what is left without use where all times were measured."""
+        times = "--blocking-s and --restart-minutes, with --sync,"
+        if not self.synchronous:
+            times = "--blocking-s, --upload-s and --restart-minutes"
+        for name in ("checkpoint_gb", "bytes_per_parameter", "path", "server_gb_per_s",
+                     "store_gb_per_s"):  # fmt: skip
+            if getattr(self, name) is not None:
+                raise PlanError(
+                    f"{option(name)} changes nothing beside measured times ({times}): leave it "
+                    "out, or one of them"
+                )
 
 
 def option(name: str) -> str:

@@ -18,8 +18,9 @@ from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from trnsim.asked import checked
 from trnsim.errors import PlanError, TrnSimError
-from trnsim.job import LARGEST_COUNT, whole_numbers_of
+from trnsim.job import LARGEST_COUNT, check_asked, whole_numbers_of
 from trnsim.plan.bounds import (
     Bound,
     Kind,
@@ -42,7 +43,7 @@ from trnsim.plan.script_runs import RunOptions, targets_of
 from trnsim.plan.shown import Shown
 from trnsim.plan.sizes import nearest_legal
 from trnsim.plan.trials import Layer, Trial, Where, measure_layer, step_of, try_layout
-from trnsim.pool import worker_pool
+from trnsim.pool import check_jobs, worker_pool
 
 if TYPE_CHECKING:
     from trnsim import _core
@@ -356,6 +357,7 @@ class _Searcher:
         return None if saved is None else Trial(**saved["trial"])
 
 
+@checked(PlanError)
 def search(
     model: Model | str,
     *,
@@ -398,6 +400,8 @@ def search(
         raise PlanError(f"top {top}: use 1 or more")
     if not 0 <= slower_by < math.inf:
         raise PlanError(f"slower_by {slower_by:g}: use 0 or more")
+    check_asked(PlanError, intervals=intervals)
+    check_jobs(jobs)
     options = options or RunOptions()
     (target,) = targets_of([machine], options)
     model = model_of(model)

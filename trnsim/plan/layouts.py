@@ -13,6 +13,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, Any
 
+from trnsim.asked import check_fields
 from trnsim.errors import PlanError, RecipeError
 from trnsim.machine import sheets_of
 from trnsim.recipes.layout import KEPT, PRECISIONS, RECOMPUTE, Layout
@@ -76,6 +77,7 @@ class Space:
     least_used: float = LEAST_USED
 
     def __post_init__(self) -> None:
+        check_fields(PlanError, self)
         if self.precision not in PRECISIONS:
             raise PlanError(f"precision '{self.precision}': use {', '.join(PRECISIONS)}")
         if self.sequence < 1:

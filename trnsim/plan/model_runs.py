@@ -21,6 +21,7 @@ from trnsim.plan.layouts import Candidate, Refused, Space, candidates, nearest_t
 from trnsim.plan.progress import Teller
 from trnsim.plan.script_runs import Outcome, RunOptions, Target
 from trnsim.plan.trials import Where, step_of
+from trnsim.pool import check_jobs
 from trnsim.recipes.lengths import at_length, simulated_lengths
 from trnsim.report import words
 
@@ -100,6 +101,9 @@ class ModelRuns:
     kept: Kept | None
     teller: Teller
     jobs: int | None = None
+
+    def __post_init__(self) -> None:
+        check_jobs(self.jobs)
 
     def run(self, target: Target, chips: int, global_batch: int) -> Outcome:
         """The outcome of a step of so many sequences on so many chips; what rules or the machine

@@ -11,6 +11,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from trnsim.asked import checked
 from trnsim.errors import MachineError, PlanError
 from trnsim.job import (
     LARGEST_COUNT,
@@ -235,6 +236,7 @@ def _shares(point: Point, figure: str) -> dict[str, float]:
     return {name: seconds / step_s for name, seconds in point.figure(figure).items()}
 
 
+@checked(PlanError)
 def scale(
     script: str | os.PathLike[str] | Model,
     *,

@@ -16,6 +16,7 @@ from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any
 
+from trnsim.asked import check_fields
 from trnsim.errors import MachineError, PlanError, TrnSimError
 from trnsim.job import check_asked, make_job, texts_of
 from trnsim.plan.kept import Kept, key_of
@@ -56,9 +57,7 @@ class RunOptions:
     samples_per_rank: int | None = None
 
     def __post_init__(self) -> None:
-        object.__setattr__(
-            self, "overrides", tuple(texts_of(PlanError, "overrides", self.overrides))
-        )
+        check_fields(PlanError, self)
         check_asked(PlanError, tokens_per_rank=self.tokens_per_rank, step=self.step,
                     samples_per_rank=self.samples_per_rank, check_ranks=self.check_ranks,
                     max_roles=self.max_roles)  # fmt: skip

@@ -10,6 +10,7 @@ from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from trnsim.asked import checked
 from trnsim.errors import LowerError, MachineError, ProjectError, WorkloadError
 from trnsim.job import tell_device, texts_of, whole_numbers_of
 
@@ -140,6 +141,11 @@ def _cells(row: CollectiveRow, step_mode: bool) -> list[str]:
     return cells
 
 
+@checked(
+    LowerError, machine=MachineError, chips=MachineError, ranks=MachineError,
+    ranks_per_chip=MachineError, overrides=MachineError, routing=WorkloadError,
+    faults=ProjectError,
+)  # fmt: skip
 def collective(
     op: str,
     machine: str | _core.Machine = "trn2",

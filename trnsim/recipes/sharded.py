@@ -92,7 +92,7 @@ class Sharded:
         from torch.distributed.fsdp.wrap import ModuleWrapPolicy
 
         layout = self.place.layout
-        mesh = self._mesh(_device_of(chunk).type)
+        mesh = self._mesh(self.device.type)
         strategy = ShardingStrategy.FULL_SHARD
         if mesh.ndim == 2:
             strategy = ShardingStrategy.HYBRID_SHARD
@@ -104,7 +104,8 @@ class Sharded:
         return FullyShardedDataParallel(
             chunk, device_mesh=mesh, sharding_strategy=strategy, mixed_precision=precision,
             auto_wrap_policy=ModuleWrapPolicy({Block}), use_orig_params=True,
-            limit_all_gathers=True, device_id=_device_of(chunk),
+            limit_all_gathers=True, device_id=torch.empty(0, device=self.device).device,
+            param_init_fn=_Maker(self.device),
         )  # fmt: skip
 
     def before_backward(self, chunk: int, is_last: bool) -> None:
@@ -188,6 +189,24 @@ def _make_parts(chunk: nn.Module, device: torch.device) -> None:
     chunk.to_empty(device=device)
     for name, each in chunk.named_parameters():
         each.__dict__.update(noted[name])
+
+
+class _Maker:
+    """Memory for the modules that FSDP1 wraps next, which were made on the meta device: a block at
+    a time, each divided before the next. A weight that two modules share stays one."""
+
+    def __init__(self, device: torch.device) -> None:
+        self.device, self.made = device, dict[nn.Parameter, nn.Parameter]()
+
+    def __call__(self, module: nn.Module) -> None:
+        for name, each in module.named_parameters(recurse=False):
+            if each.is_meta and each not in self.made:
+                self.made[each] = nn.Parameter(torch.empty_like(each, device=self.device))
+                self.made[each].__dict__.update(each.__dict__)
+            setattr(module, name, self.made.get(each, each))
+        for name, buffer in module.named_buffers(recurse=False):
+            if buffer.is_meta:
+                setattr(module, name, torch.empty_like(buffer, device=self.device))
 
 
 def _is_shard(parameter: Any) -> bool:

@@ -75,8 +75,9 @@ class Trainer:
     @property
     def _makes_parts_alone(self) -> bool:
         """Whether FSDP gets a model without memory, and each rank makes its own part: as torchtitan
-        does, and here on the simulated device alone, where nothing has values to begin with."""
-        is_divided = self.style.data == "fsdp2" and dist.is_initialized()
+        and LLM Foundry (init_device: meta) do, and here on the simulated device alone, where
+        nothing has values to begin with."""
+        is_divided = self.style.data != "buckets" and dist.is_initialized()
         return is_divided and self.device.type != "cpu"
 
     def _prepare(self) -> None:

@@ -80,9 +80,28 @@ def cards(projection: Projection) -> list[Card]:
         ),
         *cost,
         Card("energy of a step", energy, "" if p.energy_j_per_step is None else "of the chips"),
+        *_site_cards(p),
         Card("limited by", p.bottleneck, share),
         Card("guessed", f"{len(p.guesses)} things", "listed under What was guessed"),
     ]
+
+
+def _site_cards(p: Any) -> list[Card]:
+    """Energy of the site and CO2 of a step, where a PUE and a grid are known."""
+    found = []
+    if p.energy_site_j_per_step is not None:
+        energy = words.count(p.energy_site_j_per_step, "J")
+        found.append(Card("energy of the site, a step", energy, f"{_drawn_by(p)}, times its PUE"))
+    if p.carbon_kg_per_step is not None:
+        has_site = p.energy_site_j_per_step is not None
+        of = "of the site's energy" if has_site else f"of {_drawn_by(p)} alone, no PUE is known"
+        found.append(Card("CO2 of a step", words.count(1e3 * p.carbon_kg_per_step, "g"), of))
+    return found
+
+
+def _drawn_by(p: Any) -> str:
+    has_switches = p.energy_network_j_per_step is not None
+    return "chips and switches between servers" if has_switches else "chips without switches"
 
 
 def summary_section(projection: Projection) -> Section:
