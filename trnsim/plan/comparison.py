@@ -306,7 +306,7 @@ class _Trained:
         self, machines: Sequence[str], arguments: list[str], chips: int | None, equal: str
     ) -> Comparison:
         targets = targets_of(machines, self.options)
-        check_for_model(self.options, arguments, targets)
+        check_for_model(self.model, self.space, self.options, arguments, targets)
         if chips is None:
             raise PlanError(_NO_COUNT)
         counts = equal_counts([target.machine for target in targets], chips, equal)

@@ -35,6 +35,7 @@ from trnsim.plan.layouts import (
     Refused,
     Space,
     candidates,
+    check_has_experts,
     nearest_that_work,
     styles_of,
 )
@@ -403,6 +404,7 @@ def search(
     model = model_of(model)
     per_chip = options.ranks_per_chip or target.machine.ranks_per_chip_allowed[0]
     space = replace(space or Space(), styles=styles_of(target.stack))
+    check_has_experts(model, space)
     asked = _sizes(chips)
     counts = sorted({nearest_legal(target.machine, count) for count in asked})
     layouts, refused = _all_layouts(model, target.machine, counts, per_chip, space)

@@ -7,6 +7,7 @@ from __future__ import annotations
 from dataclasses import asdict
 from typing import TYPE_CHECKING, Any
 
+from trnsim.recipes.skew import hottest_share
 from trnsim.report import words
 from trnsim.report.plan import UNKNOWN, Table, table_of
 
@@ -75,6 +76,12 @@ def _recompute(one: Found) -> str:
     return _kept(one.candidate.layout.recompute)
 
 
+def _hottest(done: Search, one: Found) -> float | None:
+    """Tokens of the expert parallel rank with most over the mean; None where all get alike."""
+    layout = one.candidate.layout
+    return hottest_share(done.model, layout) if layout.expert_skew else None
+
+
 def _kept(kept: str | Sequence[str]) -> str:
     return kept if isinstance(kept, str) else "all but " + "+".join(kept)
 
@@ -110,6 +117,7 @@ def search_lines(done: Search) -> list[str]:
     lines.append(
         f"{model}: a step of {space.global_batch:,} sequences of {space.sequence:,} tokens, "
         f"{space.precision}"
+        + (f", experts skewed by {space.expert_skew}" if space.expert_skew else "")
     )
     if done.chips != done.asked_chips:
         listed = ", ".join(f"{count:,}" for count in done.chips)
@@ -169,6 +177,7 @@ def search_document(done: Search) -> dict[str, Any]:
             "style": one.candidate.style.name,
             "chips": one.candidate.chips,
             **one.trial.to_dict(),
+            "hottest_over_mean": _hottest(done, one),
             "fits": one.fits,
             "on_front": one.order() in front,
             "tokens_per_s": done.tokens_per_s(one),
