@@ -381,9 +381,9 @@ TEST(GroupedByRows, is_the_sum_of_its_products) {
     int128 flops = 0;
     for (const int64_t each : rows) {
       if (each == 0) continue;
-      const GemmPlan one =
-          plan_gemm(contracts ? GemmShape{1, 512, 256, each} : GemmShape{1, each, 256, 1024},
-                    workload::DType::bfloat16, core);
+      const rules::GemmPlan one =
+          rules::plan_gemm(contracts ? GemmShape{1, 512, 256, each} : GemmShape{1, each, 256, 1024},
+                           workload::DType::bfloat16, core);
       tensor_cycles += one.tensor_cycles;
       vector_cycles += one.evacuation_cycles;
       flops += int128(2) * each * 256 * (contracts ? 512 : 1024);
