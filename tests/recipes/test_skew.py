@@ -151,7 +151,9 @@ def test_ranks_that_get_alike_are_one_role():
     assert tokens_of_experts("zipf:16", 8, 128, 2) == (128, 128, 0, 0, 0, 0, 0, 0)
     assert alike_ranks(MODEL, given) == [[0, 1], [2, 3]]
     workloads = capture(MODEL, given, "megatron")
-    assert [workload.played_by for workload in workloads] == ["0,1,4,5", "2,3,6,7"]
+    assert [workload.played_by for workload in workloads] == [
+        "start 0 axes 1x2 4x2", "start 2 axes 1x2 4x2"
+    ]  # fmt: skip
 
 
 # --- what a step costs ----------------------------------------------------------------------------
