@@ -6,6 +6,7 @@ from __future__ import annotations
 
 import contextlib
 import gc
+import itertools
 
 import torch.distributed as dist
 
@@ -65,7 +66,7 @@ def parts_of(workload, name: str) -> list[list[int]]:
     if f"{name}_offsets" not in calls:
         return [[] for _ in calls["kind"]]
     offsets, values = (calls[f"{name}_{what}"].tolist() for what in ("offsets", "values"))
-    return [values[begin:end] for begin, end in zip(offsets, offsets[1:])]  # noqa: B905
+    return [values[begin:end] for begin, end in itertools.pairwise(offsets)]
 
 
 def calls_of(workload) -> list[tuple[dict, dict]]:
