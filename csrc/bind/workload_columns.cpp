@@ -131,25 +131,42 @@ std::vector<std::string> names(int count, const Name& name) {
   return out;
 }
 
-void write_splits(const Workload& workload, py::dict table) {
+using Parts = std::vector<int64_t> Call::*;
+
+void write_parts(const Workload& workload, py::dict table, const std::string& name, Parts parts) {
   std::vector<int64_t> offsets{0}, values;
   for (const Call& call : workload.calls) {
-    values.insert(values.end(), call.splits.begin(), call.splits.end());
+    values.insert(values.end(), (call.*parts).begin(), (call.*parts).end());
     offsets.push_back(int64_t(values.size()));
   }
-  table["splits_offsets"] = py::array_t<int64_t>(py::ssize_t(offsets.size()), offsets.data());
-  table["splits_values"] = py::array_t<int64_t>(py::ssize_t(values.size()), values.data());
+  const auto array = [](const std::vector<int64_t>& of) {
+    return py::array_t<int64_t>(py::ssize_t(of.size()), of.data());
+  };
+  table[(name + "_offsets").c_str()] = array(offsets);
+  table[(name + "_values").c_str()] = array(values);
 }
 
-void read_splits(Workload& workload, const py::dict& table) {
-  const auto offsets = get(table, "splits_offsets").cast<std::vector<int64_t>>();
-  const auto values = get(table, "splits_values").cast<std::vector<int64_t>>();
+void read_parts(Workload& workload, const py::dict& table, const std::string& name, Parts parts) {
+  const auto offsets = get(table, (name + "_offsets").c_str()).cast<std::vector<int64_t>>();
+  const auto values = get(table, (name + "_values").c_str()).cast<std::vector<int64_t>>();
   TRN_CHECK(offsets.size() == workload.calls.size() + 1 && offsets.front() == 0 &&
                 offsets.back() == int64_t(values.size()) &&
                 std::is_sorted(offsets.begin(), offsets.end()),
-            workload, "column 'splits' does not fit its table");
-  for (size_t i = 0; i < workload.calls.size(); ++i)
-    workload.calls[i].splits.assign(values.begin() + offsets[i], values.begin() + offsets[i + 1]);
+            workload, "column '" + name + "' does not fit its table");
+  for (size_t i = 0; i < workload.calls.size(); ++i) {
+    (workload.calls[i].*parts).assign(values.begin() + offsets[i], values.begin() + offsets[i + 1]);
+  }
+}
+
+// Files of version 1.1, and those of jobs without uneven parts, have no column of what is received.
+void write_received(const Workload& workload, const py::dict& table) {
+  const bool is_there = std::any_of(workload.calls.begin(), workload.calls.end(),
+                                    [](const Call& call) { return !call.received.empty(); });
+  if (is_there) write_parts(workload, table, "received", &Call::received);
+}
+
+void read_received(Workload& workload, const py::dict& table) {
+  if (table.contains("received_offsets")) read_parts(workload, table, "received", &Call::received);
 }
 
 // Files of before point-to-point messages have neither batches nor ranks of a role.
@@ -178,7 +195,8 @@ py::dict workload_to_columns(const Workload& workload) {
   record_fields(Write(workload.records, records));
   use_fields(Write(workload.uses, uses));
   call_fields(Write(workload.calls, calls));
-  write_splits(workload, calls);
+  write_parts(workload, calls, "splits", &Call::splits);
+  write_received(workload, calls);
   Write(workload.calls, calls)("batch", &Call::batch);
   storage_fields(Write(workload.storages, storages));
   allocation_fields(Write(workload.allocations, allocations));
@@ -209,7 +227,8 @@ std::shared_ptr<Workload> workload_from_columns(const py::dict& tables) {
   record_fields(Read(workload->records, get(tables, "records")));
   use_fields(Read(workload->uses, get(tables, "uses")));
   call_fields(Read(workload->calls, get(tables, "calls")));
-  read_splits(*workload, get(tables, "calls"));
+  read_parts(*workload, get(tables, "calls"), "splits", &Call::splits);
+  read_received(*workload, get(tables, "calls"));
   read_batches(*workload, get(tables, "calls"));
   storage_fields(Read(workload->storages, get(tables, "storages")));
   allocation_fields(Read(workload->allocations, get(tables, "allocations")));

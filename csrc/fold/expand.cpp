@@ -159,11 +159,12 @@ void Tracer::trace_trees(bool up, const Chips& chips) {
   }
 }
 
-void Tracer::trace_uneven(const std::vector<int64_t>& parts) {
+void Tracer::trace_uneven(const std::vector<int64_t>& parts, bool is_back) {
   TRN_ASSERT(parts.size() == chips_.size(), "a part for every member");
   for (size_t from = 0; from < chips_.size(); ++from) {
     for (size_t to = 0; to < chips_.size(); ++to) {
-      if (from != to && parts[to] > 0) send(chips_[from], chips_[to], parts[to]);
+      const int64_t part = parts[is_back ? from : to];
+      if (from != to && part > 0) send(chips_[from], chips_[to], part);
     }
   }
 }
@@ -228,7 +229,8 @@ Footprint Tracer::trace(const Shape& shape, const std::vector<int32_t>& members)
       trace_axes(shape.axis, shape.pattern == Pattern::axis_all);
       break;
     case Pattern::uneven:
-      trace_uneven(shape.parts);
+    case Pattern::uneven_back:
+      trace_uneven(shape.parts, shape.pattern == Pattern::uneven_back);
       break;
     case Pattern::rails:
       trace_rails(shape.parts);

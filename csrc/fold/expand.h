@@ -90,7 +90,7 @@ class Tracer {
   void trace_ring(bool both, const Chips& chips);
   void trace_trees(bool up, const Chips& chips);
   void trace_axes(int8_t axis, bool all);
-  void trace_uneven(const std::vector<int64_t>& parts);
+  void trace_uneven(const std::vector<int64_t>& parts, bool is_back);
   void trace_rails(const std::vector<int64_t>& parts);
   void count_neighbour(int32_t link);
   void trace_spread(uint8_t axes_mask);

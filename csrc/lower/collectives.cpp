@@ -205,7 +205,7 @@ void check_suits(const std::string& forced, const Names& names, const GroupShape
               "use one of " + list);
 }
 
-void fill(CallTemplate& made, const std::vector<int64_t>& splits, int64_t own, const Site& site,
+void fill(CallTemplate& made, const workload::Call& call, int64_t own, const Site& site,
           const std::string& forced) {
   const int64_t bytes = made.kind == CallKind::barrier ? 0 : made.bytes;
   const int64_t each = ceil_div(bytes, std::max<int64_t>(1, site.group.members));
@@ -223,13 +223,13 @@ void fill(CallTemplate& made, const std::vector<int64_t>& splits, int64_t own, c
       return direct_phase(Pattern::message, bytes, 1);
     case CallKind::all_to_all:
       if (!forced.empty()) check_suits(forced, exchange_names(site), site.group);
-      if (forced.empty() && shift_of(splits, own) >= 0) {
+      if (forced.empty() && workload::shift_of(call, own) >= 0) {
         made.algorithm = "shift";
-        made.phases = shift_phases(bytes, shift_of(splits, own), site);
+        made.phases = shift_phases(bytes, workload::shift_of(call, own), site);
         return;
       }
       made.algorithm = forced.empty() ? "direct" : forced;
-      made.phases = exchange_phases(made.algorithm, bytes, splits, site);
+      made.phases = exchange_phases(made.algorithm, call, site);
       return;
     default:
       break;
@@ -253,18 +253,6 @@ int64_t alone_ps(const CallTemplate& call, const machine::Machine& machine,
   return collectives::phases_ps(call.phases, machine, shape);
 }
 
-int64_t shift_of(const std::vector<int64_t>& splits, int64_t own) {
-  int64_t distance = -1;
-  if (own < 0) return distance;
-  for (size_t to = 0; to < splits.size(); ++to) {
-    if (splits[to] == 0) continue;
-    if (distance >= 0) return -1;
-    const auto members = int64_t(splits.size());
-    distance = (int64_t(to) - own + members) % members;
-  }
-  return distance;
-}
-
 CallTemplate make_call(const workload::Call& call, int64_t own, const GroupShapes& shapes,
                        const machine::Machine& machine, const std::string& forced) {
   CallTemplate made;
@@ -273,7 +261,7 @@ CallTemplate make_call(const workload::Call& call, int64_t own, const GroupShape
   made.bytes = call.bytes;
   made.peer = call.peer;
   made.tag = call.tag;
-  collectives::fill(made, call.splits, own, {shapes.whole, shapes.in_pod, machine}, forced);
+  collectives::fill(made, call, own, {shapes.whole, shapes.in_pod, machine}, forced);
   if (!made.phases.empty()) made.phases.front().fixed_ps += machine.chip.collectives.base_ps;
   return made;
 }

@@ -26,7 +26,7 @@
 // buffer in pieces along a ring or each axis, or along cycles over all links of a whole torus
 // ("cycles"), or in parts that are then gathered, which costs what an all-reduce does.
 //
-// An all-to-all goes "direct", with what its uneven splits say where it has any, or, forced, axis
+// An all-to-all goes "direct", with what its uneven parts say where it has any, or, forced, axis
 // by axis of a box ("dimension_ordered"). Where all goes to one member, it is a "shift": each
 // member sends to the one as far from it in the group, as rings of attention do. All else goes
 // direct.
@@ -63,10 +63,6 @@ GroupShapes shapes_of(const workload::RankPattern& ranks, const machine::Machine
 
 // Whether there is an algorithm to choose: not for messages, gather and scatter.
 bool has_algorithms(workload::CallKind kind);
-
-// How far an all-to-all of these splits shifts what member `own` has: the distance to the one
-// member that gets anything; -1 when several do, or none, or where they are nobody's (own < 0).
-int64_t shift_of(const std::vector<int64_t>& splits, int64_t own);
 
 // A call on a group of these shapes, as member `own` of it records it. Throws LowerError when the
 // forced algorithm does not suit it. `forced` is empty to choose by size.

@@ -69,7 +69,8 @@ struct Stream {
 
 struct GemmShape {
   int64_t batch = 1, m = 0, n = 0, k = 0;
-  int64_t k_tiles = 0;  // tiles of the contraction, 0 = as many as k fills
+  int64_t k_tiles = 0;       // tiles of the contraction, 0 = as many as k fills
+  bool is_of_group = false;  // one of unequal products that one kernel makes; `batch` of them
 };
 struct AttentionShape {
   int64_t heads = 0;  // batch included

@@ -53,7 +53,7 @@ class EagerEmitter {
     int64_t products = 0;
     for (const Member& member : unit.members) {
       for (const GemmShape& shape : member.cost->gemms) {
-        if (shape.batch > 1) products += shape.batch;
+        if (shape.batch > 1 || shape.is_of_group) products += shape.batch;
       }
     }
     return std::max(once_ps, scale_up(int128(products) * once_ps, target_.grouped_launches));

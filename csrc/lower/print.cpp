@@ -41,10 +41,10 @@ const char* dep_kind_name(DepKind kind) {
 }
 
 const char* pattern_name(Pattern pattern) {
-  static constexpr const char* kNames[] = {"ring",       "ring_both",   "axis_ring", "axes_spread",
-                                           "pairwise",   "uneven",      "exchange",  "shift",
-                                           "to_parents", "to_children", "multicast", "axis_all",
-                                           "one_to_all", "all_to_one",  "message",   "none"};
+  static constexpr const char* kNames[] = {
+      "ring",        "ring_both", "axis_ring",  "axes_spread", "pairwise",    "uneven",
+      "uneven_back", "exchange",  "shift",      "to_parents",  "to_children", "rails",
+      "multicast",   "axis_all",  "one_to_all", "all_to_one",  "message",     "none"};
   return kNames[size_t(pattern)];
 }
 

@@ -111,6 +111,7 @@ enum class Pattern : uint8_t {
   axes_spread,  // every outgoing link, on the axes of `axes_mask`, of every chip carries `bytes`
   pairwise,     // every member sends `bytes` to every other member
   uneven,       // every member sends `parts[j]` times `bytes` to the j-th
+  uneven_back,  // the way back: the i-th member sends `parts[i]` times `bytes` to every other
   exchange,     // member i sends `bytes` to member i xor `distance`, where that exists
   shift,        // member i sends `bytes` to member i + `distance` mod n
   to_parents,   // up the two trees of trees.h: every child sends `bytes` to its parent
@@ -136,7 +137,7 @@ struct PhaseTemplate {
   int64_t steps = 0;      // latency of the phase = steps * step_ps + largest hop count * hop_ps
   int64_t step_ps = 0, hop_ps = 0;
   int64_t fixed_ps = 0;  // work beside the links (copies inside a chip), added to the latency
-  std::vector<int64_t> parts = {};  // uneven, rails
+  std::vector<int64_t> parts = {};  // uneven, uneven_back, rails
   // A send counts as so many on links of a pod, and as so many on the fabric's, where a library has
   // a share of the former's rate and the NIC is whole.
   int64_t in_pod_sends = 1, fabric_sends = 1;

@@ -3,6 +3,7 @@
 //
 #include <algorithm>
 #include <array>
+#include <functional>
 #include <limits>
 #include <map>
 #include <set>
@@ -74,8 +75,8 @@ int64_t own_index(const workload::Workload& workload, const workload::Call& call
 void make_calls(Emission& emission, Program& program, const machine::Machine& machine,
                 const machine::Placement& placement, const std::string& algorithm,
                 int64_t collective_streams) {
-  using Key =
-      std::tuple<workload::CallKind, int32_t, int64_t, int32_t, int32_t, std::vector<int64_t>>;
+  using Key = std::tuple<workload::CallKind, int32_t, int64_t, int32_t, int32_t,
+                         std::vector<int64_t>, std::vector<int64_t>>;
   std::map<Key, int32_t> made;
   std::map<int32_t, GroupShapes> shapes_of_group;
   const auto& units = emission.plan->units;
@@ -85,7 +86,8 @@ void make_calls(Emission& emission, Program& program, const machine::Machine& ma
   for (size_t i = 0; i < units.size(); ++i) {
     if (units[i].kind != UnitKind::call) continue;
     const workload::Call& call = emission.workload->calls[size_t(units[i].call)];
-    const Key key{call.kind, call.group, call.bytes, call.peer, call.tag, call.splits};
+    const Key key{call.kind, call.group,  call.bytes,   call.peer,
+                  call.tag,  call.splits, call.received};
     const auto [found, added] = made.try_emplace(key, int32_t(program.calls.size()));
     if (added) {
       const auto [shapes, is_new] = shapes_of_group.try_emplace(call.group);
@@ -198,6 +200,44 @@ void add_neuron_guesses(Program& program, const Target& target, Level level) {
   }
 }
 
+// What the other members send in an all-to-all of uneven parts.
+void add_exchange_guesses(Program& program, const Plan& plan, const workload::Workload& workload) {
+  bool shifts = false, is_uneven = false, is_back = false, is_both = false;
+  for (const Unit& unit : plan.units) {
+    if (unit.kind != UnitKind::call) continue;
+    const workload::Call& call = workload.calls[size_t(unit.call)];
+    const std::vector<int64_t>&sent = call.splits, &received = call.received;
+    const bool is_shift = workload::shift_of(call, own_index(workload, call)) >= 0;
+    const bool comes_even = std::adjacent_find(received.begin(), received.end(),
+                                               std::not_equal_to<>()) == received.end();
+    shifts |= is_shift;
+    is_uneven |= !sent.empty() && !is_shift;
+    is_back |= sent.empty() && !received.empty();
+    is_both |= !sent.empty() && !is_shift && !comes_even && sent != received;
+  }
+  if (shifts) {
+    program.guesses.push_back({"all_to_all to one member", "a shift",
+                               "what the others send is not recorded: each sends to the member as "
+                               "far from it as the captured rank's"});
+  }
+  if (is_uneven) {
+    program.guesses.push_back({"all_to_all with uneven splits", "all members send alike",
+                               "what the others send is not recorded: each sends every member what "
+                               "the captured rank sends it"});
+  }
+  if (is_back) {
+    program.guesses.push_back({"all_to_all with uneven output splits", "all members receive alike",
+                               "what the others receive is not recorded: each gets from every "
+                               "member what the captured rank gets from it"});
+  }
+  if (is_both) {
+    program.guesses.push_back({"all_to_all with other output splits than input splits",
+                               "by what is sent",
+                               "no matrix of all members' parts is recorded: what the captured "
+                               "rank receives is not looked at"});
+  }
+}
+
 void add_guesses(Program& program, const Plan& plan, const workload::Workload& workload,
                  const Target& target, Level level) {
   if (target.is_neuron()) add_neuron_guesses(program, target, level);
@@ -209,15 +249,9 @@ void add_guesses(Program& program, const Plan& plan, const workload::Workload& w
   add_dtype_guesses(program, plan, target);
   add_recurrent_guess(program, plan, target);
   std::set<std::string> unknown, given, without_cycles;
-  bool copies_host = false, is_uneven = false, shifts = false, fuses_regions = false;
+  bool copies_host = false, fuses_regions = false;
   for (const Unit& unit : plan.units) {
     fuses_regions |= unit.fused && target.is_gpu();
-    if (unit.kind == UnitKind::call) {
-      const workload::Call& call = workload.calls[size_t(unit.call)];
-      const bool is_shift = shift_of(call.splits, own_index(workload, call)) >= 0;
-      is_uneven |= !call.splits.empty() && !is_shift;
-      shifts |= is_shift;
-    }
     for (const Member& member : unit.members) {
       const auto& op = workload.signature_of(workload.records[size_t(member.record)]).op;
       copies_host |= op == "trnsim::copy_h2d" || op == "trnsim::copy_d2h";
@@ -231,16 +265,7 @@ void add_guesses(Program& program, const Plan& plan, const workload::Workload& w
       }
     }
   }
-  if (shifts) {
-    program.guesses.push_back({"all_to_all to one member", "a shift",
-                               "what the others send is not recorded: each sends to the member as "
-                               "far from it as the captured rank's"});
-  }
-  if (is_uneven) {
-    program.guesses.push_back({"all_to_all with uneven splits", "all members send alike",
-                               "what the others send is not recorded: each sends every member what "
-                               "the captured rank sends it"});
-  }
+  add_exchange_guesses(program, plan, workload);
   if (fuses_regions) {
     program.guesses.push_back(
         {level == Level::fused_kernels ? "fusion" : "fusion in compiled regions",

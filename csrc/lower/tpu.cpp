@@ -48,7 +48,8 @@ int64_t tpu_matrix_ps(const Cost& cost, const Target& target) {
   int64_t time_ps = 0;
   const Rational grouped = rate * target.grouped_factor;
   for (const GemmShape& shape : cost.gemms) {
-    time_ps += gemm_ps(shape, shape.batch > 1 ? grouped : rate, target.chip.tpu);
+    const bool is_grouped = shape.is_of_group || shape.batch > 1;
+    time_ps += gemm_ps(shape, is_grouped ? grouped : rate, target.chip.tpu);
   }
   if (cost.attention) {  // its rates are of the whole chip
     time_ps +=

@@ -27,7 +27,8 @@ struct CallChain {
 
 class CallTable {
  public:
-  // Throws SimulateError when k-th calls differ in kind, bytes, algorithm or phases.
+  // Throws SimulateError when k-th calls differ in kind, algorithm or phases, or, of
+  // all but an all-to-all, in bytes.
   explicit CallTable(const fold::System& system);
 
   int64_t instance_of(int32_t rank, int32_t task) const {

@@ -48,6 +48,8 @@ uint64_t hash_call(const Call& call) {
   hash.add(uint64_t(call.async));
   hash.add(uint64_t(call.dtype));
   for (const int64_t bytes : call.splits) hash.add(uint64_t(bytes));
+  if (!call.received.empty()) hash.add(std::string("received"));
+  for (const int64_t bytes : call.received) hash.add(uint64_t(bytes));
   if (call.batch >= 0) hash.add(uint64_t(call.batch));
   return hash.value();
 }

@@ -179,9 +179,10 @@ class Part {
     call.group = group_[size_t(call.group)];
     // A shift: everything to one other member, as far from each.
     const int64_t own = ranks.index_of(whole_.rank);
-    const auto gets = [](int64_t bytes) { return bytes > 0; };
-    if (own >= 0 && std::count_if(call.splits.begin(), call.splits.end(), gets) == 1) {
-      std::rotate(call.splits.begin(), call.splits.begin() + own, call.splits.end());
+    if (shift_of(call, own) >= 0) {
+      for (auto* parts : {&call.splits, &call.received}) {
+        if (!parts->empty()) std::rotate(parts->begin(), parts->begin() + own, parts->end());
+      }
     }
     if (call.batch >= 0) call.batch = call_[size_t(call.batch)];
     part_.calls.push_back(call);

@@ -16,10 +16,12 @@ std::string call_text(const Workload& workload, int32_t index) {
   if (call.tag != 0) text += " tag " + std::to_string(call.tag);
   if (call.async) text += " async";
   if (call.batch >= 0) text += " batch " + std::to_string(call.batch);
-  if (!call.splits.empty()) {
-    text += " splits";
-    for (const int64_t bytes : call.splits) text += " " + std::to_string(bytes);
-  }
+  const auto add_parts = [&](const char* name, const std::vector<int64_t>& parts) {
+    if (!parts.empty()) text += std::string(" ") + name;
+    for (const int64_t bytes : parts) text += " " + std::to_string(bytes);
+  };
+  add_parts("splits", call.splits);
+  add_parts("received", call.received);
   return text;
 }
 

@@ -47,7 +47,27 @@ void check_record(const Workload& workload, int64_t at) {
     check_index(record.payload, size_t(MarkerKind::setup) + 1, 0, where, "marker");
 }
 
+// The one member with a part; -1 where none or several have one.
+int64_t only_one(const std::vector<int64_t>& parts) {
+  int64_t found = -1;
+  for (size_t i = 0; i < parts.size(); ++i) {
+    if (parts[i] == 0) continue;
+    if (found >= 0) return -1;
+    found = int64_t(i);
+  }
+  return found;
+}
+
 }  // namespace
+
+int64_t shift_of(const Call& call, int64_t own) {
+  const int64_t to = only_one(call.splits), members = int64_t(call.splits.size());
+  if (own < 0 || to < 0) return -1;
+  const int64_t distance = (to - own + members) % members;
+  if (call.received.empty()) return distance;
+  const int64_t from = only_one(call.received);
+  return from == (own - distance + members) % members ? distance : -1;
+}
 
 int32_t input_count(const Workload& workload, const Record& record) {
   if (record.signature < 0) return record.uses_count;

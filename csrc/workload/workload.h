@@ -228,9 +228,17 @@ struct Call {
   bool async = false;  // asked for with async_op=True, or by DDP's reducer
   DType dtype = DType::float32;
   std::vector<int64_t> splits;  // bytes to each member, for uneven all_to_all
+  // Bytes from each member, where they or the splits are uneven; empty: even, or, beside uneven
+  // splits, not known.
+  std::vector<int64_t> received;
   int32_t batch = -1;  // messages issued together: the index of the first of them; -1 = alone
   bool operator==(const Call&) const = default;
 };
+
+// How far an all-to-all shifts what member `own` has: the distance to the one member that gets
+// anything, where what comes, if known, comes from the one as far the other way. -1 when it is no
+// shift, or nobody's (own < 0).
+int64_t shift_of(const Call& call, int64_t own);
 
 struct Workload {
   std::vector<Record> records;

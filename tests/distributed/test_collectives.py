@@ -7,7 +7,7 @@ from __future__ import annotations
 import pytest
 import torch
 import torch.distributed as dist
-from jobs import calls_of, job
+from jobs import calls_of, job, parts_of
 
 import trnsim.device  # noqa: F401
 from trnsim import _torch
@@ -213,6 +213,26 @@ def test_uneven_all_to_all_takes_this_ranks_chunk_from_each_peer(mode):
         output = torch.empty(4, device="trn")
         dist.all_to_all_single(output, on_device([0.0, 1.0, 2.0]), [3, 1], [1, 2])
         assert output.tolist() == [1.0, 2.0, 1.0, 1.0]
+
+
+def test_parts_of_an_uneven_all_to_all_are_recorded_both_ways(mode):
+    """In bytes; what is even both ways has none, and what is received stands beside what is sent
+    wherever one of them is uneven."""
+    with job(2, mode, rank=1) as holder:
+        rows = lambda count: torch.empty(count, 3, device="trn")
+        dist.all_to_all_single(rows(4), rows(4))
+        dist.all_to_all_single(rows(4), rows(4), [2, 2], [2, 2])
+        dist.all_to_all_single(rows(6), rows(4), [3, 3], [1, 3])  # there
+        dist.all_to_all_single(rows(4), rows(6), [1, 3], [3, 3])  # and back
+        dist.all_to_all([rows(1), rows(3)], [rows(3), rows(3)])
+        dist.all_to_all([rows(0), rows(5)], [rows(5), rows(0)])
+    row = 3 * 4
+    assert parts_of(holder.workload, "splits") == [
+        [], [], [row, 3 * row], [], [], [5 * row, 0]
+    ]  # fmt: skip
+    assert parts_of(holder.workload, "received") == [
+        [], [], [3 * row, 3 * row], [row, 3 * row], [row, 3 * row], [0, 5 * row]
+    ]  # fmt: skip
 
 
 def test_what_another_rank_sends_is_zero_in_compute_mode_and_unknown_in_phantom_mode(mode):

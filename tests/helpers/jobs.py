@@ -6,6 +6,7 @@ from __future__ import annotations
 
 import contextlib
 import gc
+import itertools
 
 import torch.distributed as dist
 
@@ -40,7 +41,7 @@ def _rows(table: dict, names: dict[str, list[str]]) -> list[dict]:
     columns = {
         name: [names[name][code] for code in column] if name in names else column.tolist()
         for name, column in table.items()
-        if not name.startswith("splits_")
+        if not name.startswith(("splits_", "received_"))
     }
     return [dict(zip(columns, row, strict=True)) for row in zip(*columns.values(), strict=True)]
 
@@ -57,6 +58,15 @@ def records_of(workload) -> list[dict]:
         if row["signature"] >= 0:
             row["op"] = tables["signatures"]["text"][row["signature"]].split("(")[0]
     return rows
+
+
+def parts_of(workload, name: str) -> list[list[int]]:
+    """Bytes to ("splits") or from ("received") each member, of every call of the table."""
+    calls = workload.to_columns()["calls"]
+    if f"{name}_offsets" not in calls:
+        return [[] for _ in calls["kind"]]
+    offsets, values = (calls[f"{name}_{what}"].tolist() for what in ("offsets", "values"))
+    return [values[begin:end] for begin, end in itertools.pairwise(offsets)]
 
 
 def calls_of(workload) -> list[tuple[dict, dict]]:

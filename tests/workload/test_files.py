@@ -29,7 +29,10 @@ def ints(values, dtype=np.int64):
 def drawn_calls(draw, calls, groups):
     """The table of `calls` collectives in some of `groups` groups."""
     many = lambda low, top: ints([draw(st.integers(low, top)) for _ in range(calls)])
-    splits = [draw(st.lists(st.integers(0, 2**40), max_size=3)) for _ in range(calls)]
+    splits, received = (
+        [draw(st.lists(st.integers(0, 2**40), max_size=3)) for _ in range(calls)] for _ in range(2)
+    )
+    listed = {"splits": splits} | ({"received": received} if any(received) else {})
     kinds = many(0, 10)
     return {
         "kind": kinds,
@@ -40,9 +43,11 @@ def drawn_calls(draw, calls, groups):
         "tag": many(0, 5),
         "async": many(0, 1).astype(bool),
         "dtype": many(0, 18),
-        "splits_offsets": ints(np.cumsum([0] + [len(s) for s in splits])),
-        "splits_values": ints([b for s in splits for b in s]),
-    }
+        **{f"{name}_offsets": ints(np.cumsum([0] + [len(s) for s in parts]))
+           for name, parts in listed.items()},
+        **{f"{name}_values": ints([b for s in parts for b in s])
+           for name, parts in listed.items()},
+    }  # fmt: skip
 
 
 def drawn_records(draw, signatures, modules, calls, storages):
@@ -286,6 +291,34 @@ def test_differences_name_the_record_and_show_both_sides():
     )
     assert a.compare(b) == [difference]
     assert a.hash != b.hash
+
+
+def of_one_exchange(splits: list[int], received: list[int]) -> Workload:
+    """An all-to-all of 256 bytes among ranks 1 and 3."""
+    columns = small().to_columns()
+    of_call = {"kind": 7, "group": 0, "bytes": 256, "peer": -1, "tag": 0, "async": 0, "dtype": 8}
+    columns["calls"] = {name: ints([value]) for name, value in of_call.items()}
+    for name, parts in (("splits", splits), ("received", received)):
+        columns["calls"] |= {
+            f"{name}_offsets": ints([0, len(parts)]),
+            f"{name}_values": ints(parts),
+        }
+    columns["calls"]["batch"] = ints([-1])
+    columns["records"]["kind"] = ints([0, 1])
+    columns["records"]["payload"] = ints([-1, 0])
+    return Workload.from_columns(columns)
+
+
+def test_what_is_received_is_compared_kept_and_shown(tmp_path):
+    both = [of_one_exchange([], [64, 192]), of_one_exchange([], [192, 64])]
+    assert both[0].hash != both[1].hash != of_one_exchange([], []).hash
+    assert both[0].hash != of_one_exchange([64, 192], []).hash
+    (line,) = both[0].compare(both[1])
+    assert line.startswith("record 1 differs in call") and "received 64 192" in line
+    path = tmp_path / "run.trnsim"
+    save(both[0], path)
+    assert load(path).compare(both[0]) == []
+    assert "received_offsets" not in of_one_exchange([64, 192], []).to_columns()["calls"]
 
 
 def test_tables_that_do_not_fit_are_refused():

@@ -39,6 +39,14 @@ Precision = Annotated[
     str | None,
     typer.Option(metavar="P", help="Of a model's products: bf16, fp8, ... (default: bf16)."),
 ]
+ExpertSkew = Annotated[
+    str | None,
+    typer.Option(
+        metavar="zipf:S",
+        help="How uneven the router of a model of experts is: their popularity falls with their "
+        "rank to the power S, as zipf:1.2 (default: all get the same).",
+    ),
+]
 LeastUsed = Annotated[
     str | None,
     typer.Option(metavar="X%", help="Share of the chips that a layout has to use (default: 90%)."),
@@ -53,7 +61,8 @@ _DEGREES = ("tp", "pp", "vp", "cp", "ep", "micro_batch", "zero")
 
 def space_of(
     *, global_batch: int | None, sequence: int | None, recompute: str | None,
-    precision: str | None, least_used: str | None, **degrees: str | None,
+    precision: str | None, least_used: str | None, expert_skew: str | None,
+    **degrees: str | None,
 ) -> Space | None:  # fmt: skip
     """What the options leave to try, each None where it was not given; None where none was.
 
@@ -69,6 +78,7 @@ def space_of(
         "sequence": sequence,
         "recompute": None if recompute is None else tuple(recompute.split(",")),
         "precision": precision,
+        "expert_skew": expert_skew,
         "least_used": None
         if least_used is None
         else float(parse_share(least_used, "--least-used")),

@@ -70,6 +70,7 @@ def search(
     zero: layouts.Zero = None,
     recompute: layouts.Recompute = None,
     precision: layouts.Precision = "bf16",
+    expert_skew: layouts.ExpertSkew = None,
     stack: Stack = None,
     ranks_per_chip: options.RanksPerChip = None,
     overrides: options.Overrides = None,
@@ -98,7 +99,7 @@ def search(
     space = layouts.space_of(
         global_batch=global_batch, sequence=sequence, tp=tp, pp=pp, vp=vp, cp=cp, ep=ep,
         micro_batch=micro_batch, zero=zero, recompute=recompute, precision=precision,
-        least_used=least_used,
+        least_used=least_used, expert_skew=expert_skew,
     )  # fmt: skip
     asked = RunOptions(overrides=tuple(overrides or ()), stack=stack, ranks_per_chip=ranks_per_chip)
     output.check_out(out)

@@ -12,6 +12,13 @@ a layer taken for what it takes by itself: at first its products at the publishe
 the simulator says of it alone, on a network that nobody else uses. What data parallelism and
 messages between stages add is left out.
 
+A skew of experts keeps both. The products at the peak are those of a mean rank, and the rank with
+most rows has no fewer: a maximum is at least its mean, and all ranks of an expert parallel group
+wait for it in the next all-to-all. (Of times the like is not true: a rank whose rows are all of one
+expert reads fewer weights, and fills its tiles better, than one with the mean number of rows in
+many.) So a layer is measured with the skew itself: `alone` keeps expert parallel groups whole and
+the tokens of a rank as they are, so that each rank there has the rows that it has in the layout.
+
 Memory. A rank holds its part of the parameters, gradients and moments, and the activations of every
 forward that runs ahead of its backward in the schedule.
 """
@@ -72,6 +79,8 @@ def alone(layout: Layout, kind: Kind) -> Layout | None:
     others, and experts that are divided are not measured.
     """
     has_experts, _ = kind
+    if not has_experts:
+        layout = layout.with_(expert_skew="")
     if layout.zero == 3:
         if has_experts and layout.ep > 1:
             return None

@@ -319,7 +319,7 @@ class _Trained:
         self, machines: Sequence[str], arguments: list[str], chips: int | None, equal: str
     ) -> Comparison:
         targets = targets_of(machines, self.options)
-        check_for_model(self.options, arguments, targets)
+        check_for_model(self.model, self.space, self.options, arguments, targets)
         counts, teller, kept = _asked(targets, chips, equal, self.out)
         space = self.space or Space()
         runs = ModelRuns(self.model, space, self.options, self.out, kept, teller, self.jobs)

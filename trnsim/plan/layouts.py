@@ -17,6 +17,7 @@ from trnsim.asked import check_fields
 from trnsim.errors import PlanError, RecipeError
 from trnsim.machine import sheets_of
 from trnsim.recipes.layout import KEPT, PRECISIONS, RECOMPUTE, Layout
+from trnsim.recipes.skew import normal_skew
 from trnsim.recipes.style import Style, style_of
 
 if TYPE_CHECKING:
@@ -59,6 +60,7 @@ class Space:
         styles: of layouts whose parameters are not divided (zero 0 to 2), and of FSDP (zero 3);
             "" for none.
         least_used: share of the chips that a layout has to use.
+        expert_skew: of all layouts: "zipf:S" or "", as of a Layout.
     """
 
     sequence: int = 8192
@@ -75,9 +77,14 @@ class Space:
     gradient: str = "float32"
     styles: tuple[str, str] = ("megatron", "megatron-fsdp")
     least_used: float = LEAST_USED
+    expert_skew: str = ""
 
     def __post_init__(self) -> None:
         check_fields(PlanError, self)
+        try:
+            object.__setattr__(self, "expert_skew", normal_skew(self.expert_skew))
+        except RecipeError as error:
+            raise PlanError(str(error)) from None
         if self.precision not in PRECISIONS:
             raise PlanError(f"precision '{self.precision}': use {', '.join(PRECISIONS)}")
         if self.sequence < 1:
@@ -105,6 +112,15 @@ class Space:
     def has_own_batch(self) -> bool:
         """Whether global_batch was given, and is not as many sequences as TOKENS has."""
         return bool(self.__dict__["_has_own_batch"])
+
+
+def check_has_experts(model: Model, space: Space | None) -> None:
+    """Raises PlanError where experts are to be skewed that the model does not have."""
+    if space is not None and space.expert_skew and not model.experts:
+        raise PlanError(
+            f"expert_skew {space.expert_skew} of {model.name or 'a model'}, which has no experts: "
+            "leave it out"
+        )
 
 
 def styles_of(stack: str | None) -> tuple[str, str]:
@@ -270,7 +286,7 @@ def _candidate(
     try:
         layout = Layout(
             **degrees, dp=dp, global_batch=space.global_batch, sequence=space.sequence,
-            precision=space.precision, gradient=space.gradient,
+            precision=space.precision, gradient=space.gradient, expert_skew=space.expert_skew,
         )  # fmt: skip
         layout.check(model)
     except RecipeError as error:

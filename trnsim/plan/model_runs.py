@@ -17,12 +17,21 @@ from typing import TYPE_CHECKING, Any
 from trnsim.errors import PlanError, RecipeError, TrnSimError
 from trnsim.plan.kept import Kept, key_of
 from trnsim.plan.layout_search import Search, search
-from trnsim.plan.layouts import Candidate, Refused, Space, candidates, nearest_that_work, styles_of
+from trnsim.plan.layouts import (
+    Candidate,
+    Refused,
+    Space,
+    candidates,
+    check_has_experts,
+    nearest_that_work,
+    styles_of,
+)
 from trnsim.plan.progress import Teller
 from trnsim.plan.script_runs import Outcome, RunOptions, Target
 from trnsim.plan.trials import Where, step_of
 from trnsim.pool import check_jobs
 from trnsim.recipes.lengths import at_length, simulated_lengths
+from trnsim.recipes.skew import hottest_share
 from trnsim.report import words
 
 if TYPE_CHECKING:
@@ -61,8 +70,13 @@ def named_model(what: str | os.PathLike[str] | Model, is_module: bool = False) -
         ) from None
 
 
-def check_for_model(options: RunOptions, arguments: list[str], targets: list[Target]) -> None:
-    """Raises PlanError where something is asked for that only a script has."""
+def check_for_model(
+    model: Model, space: Space | None, options: RunOptions, arguments: list[str],
+    targets: list[Target],
+) -> None:  # fmt: skip
+    """Raises PlanError where something is asked for that only a script has, or that the model has
+    not."""
+    check_has_experts(model, space)
     if arguments:
         raise PlanError(f"a model takes no arguments, and was given {arguments[0]}: leave them out")
     for name, value in vars(RunOptions()).items():
@@ -110,7 +124,8 @@ class ModelRuns:
         refuse, or does not fit in any layout, is a reason.
 
         The document is that of `trnsim run --json`, with `layout`: its degrees, the style of its
-        program, who chose it (`chosen_by`: "request" or "search"), and of how many.
+        program, who chose it (`chosen_by`: "request" or "search"), and of how many; where experts
+        are skewed, `hottest_over_mean`: tokens of the expert parallel rank with most over the mean.
         """
         space = replace(self.space, global_batch=global_batch, styles=styles_of(target.stack))
         per_chip = self.options.ranks_per_chip or target.machine.ranks_per_chip_allowed[0]
@@ -131,7 +146,7 @@ class ModelRuns:
             except TrnSimError as error:
                 return Outcome(None, str(error), time.monotonic() - began)
         seconds = time.monotonic() - began
-        document["layout"] = _described(chosen, of)
+        document["layout"] = _described(self.model, chosen, of)
         if self.kept is not None:
             self.kept.keep(name, key, (), {"seconds": seconds, "document": document})
         return Outcome(document, "", seconds)
@@ -178,8 +193,10 @@ def _none_fits(done: Search, allowed: int) -> str:
     )
 
 
-def _described(chosen: Candidate, of: int) -> dict[str, Any]:
+def _described(model: Model, chosen: Candidate, of: int) -> dict[str, Any]:
     layout = {name: value for name, value in asdict(chosen.layout).items() if name != "notes"}
+    if chosen.layout.expert_skew:
+        layout["hottest_over_mean"] = hottest_share(model, chosen.layout)
     by = "search" if of > 1 else "request"
     return {**layout, "style": chosen.style.name, "chosen_by": by, "allowed": of}
 

@@ -292,7 +292,7 @@ def scale(
     teller = Teller(len(counts))
     kept = None if out is None else Kept(Path(out) / "points")
     if model is not None:
-        check_for_model(options, arguments, [target])
+        check_for_model(model, space, options, arguments, [target])
         batches = _batches(space, strong, replica, counts)
         trained = ModelRuns(model, space or Space(), options, out, kept, teller, jobs)
         outcomes = [trained.run(target, count, batches[count]) for count in counts]

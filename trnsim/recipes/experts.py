@@ -4,8 +4,8 @@
 
 Tokens go to the ranks of their experts by an all-to-all among expert parallel ranks and come back
 by another; or once to each server that has some of their experts, and from there to the ranks. On
-the simulated device all experts get the same number of tokens, which is what benchmarks force;
-elsewhere the router decides and no token is dropped.
+the simulated device all experts get the same number of tokens, which is what benchmarks force, or
+as many as the layout's skew says (`skew`); elsewhere the router decides and no token is dropped.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ from torch import Tensor, nn
 from torch.nn import functional as F
 
 from trnsim.errors import RecipeError
-from trnsim.recipes import fp8, kernels
+from trnsim.recipes import fp8, kernels, skew
 from trnsim.recipes.block import FeedForward, Parts
 from trnsim.recipes.kernels import is_simulated
 from trnsim.recipes.models import Model
@@ -81,6 +81,8 @@ class Experts(nn.Module):
         shares = _Route.apply(logits, model.topk)
         if self.style.capacity:
             return self._masked(x, shares)
+        if place.layout.expert_skew and not self.serves:
+            return self._skewed(x, shares)
         parts = math.lcm(self.count, place.layout.ep)  # equal for every expert and every rank
         rows = -(-x.shape[0] * model.topk // parts) * parts
         if self.style.routes_on_host:
@@ -102,6 +104,30 @@ class Experts(nn.Module):
         routed = _exchanged(routed, ranks)
         if servers is not None:
             routed = _exchanged(_Move.apply(routed, "unpermute", once), servers)
+        return _Move.apply(routed, "unpermute", x.shape[0])
+
+    def _skewed(self, x: Tensor, shares: Tensor) -> Tensor:
+        """With unlike numbers of tokens for experts, the same from every rank."""
+        model, place = self.model, self.place
+        to_ranks = list(skew.rows_to_ranks(model, place.layout))
+        rows = skew.rows_of_experts(model, place.layout, place.ep_rank)
+        from_ranks = [sum(rows) // place.layout.ep] * place.layout.ep
+        if self.style.routes_on_host:
+            shares.detach()[:1, :1].cpu()  # how many tokens go where, as the host asks
+        routed = _Move.apply(x, "permute", sum(to_ranks))
+        routed = _AllToAll.apply(routed, to_ranks, from_ranks, place.ep)
+        if self.count > 1:
+            routed = _Move.apply(routed, "permute", sum(rows))
+        if len(set(rows)) == 1:
+            routed, rows = routed.unflatten(0, (self.count, -1)), None
+        up = _Grouped.apply(routed, self.up, self, rows)
+        active = _WeightedActivation.apply(up, shares, model.activation, model.gated)
+        routed = _Grouped.apply(active, self.down, self, rows)
+        if rows is None:
+            routed = routed.flatten(0, 1)
+        if self.count > 1:
+            routed = _Move.apply(routed, "permute", routed.shape[0])
+        routed = _AllToAll.apply(routed, from_ranks, to_ranks, place.ep)
         return _Move.apply(routed, "unpermute", x.shape[0])
 
     def _masked(self, x: Tensor, shares: Tensor) -> Tensor:
@@ -281,14 +307,20 @@ class _WeightedActivation(torch.autograd.Function):
 
 
 class _Grouped(torch.autograd.Function):
-    """One product for each expert: [experts, rows, in] to [experts, rows, out]."""
+    """One product for each expert: [experts, rows, in] to [experts, rows, out]; or, where rows of
+    each are given, [all rows, in] to [all rows, out]."""
 
     @staticmethod
-    def forward(ctx: Any, x: Tensor, weight: Tensor, layer: Experts) -> Tensor:
+    def forward(
+        ctx: Any, x: Tensor, weight: Tensor, layer: Experts, rows: tuple[int, ...] | None = None
+    ) -> Tensor:  # fmt: skip
         operands = _operands(x, layer)
         ctx.save_for_backward(operands[-1])
         ctx.layer, ctx.weight, ctx.name = layer, weight, "up" if weight is layer.up else "down"
+        ctx.rows = rows
         by_row = _weights(layer, ctx.name)[0].transpose(1, 2)
+        if rows is not None:
+            return _multiply_rows(operands[0], by_row, x, rows)
         return _multiply(operands[0], by_row, x, _is_grouped(layer))
 
     @staticmethod
@@ -297,14 +329,18 @@ class _Grouped(torch.autograd.Function):
         layer: Experts = ctx.layer
         grouped = _is_grouped(layer)
         operands = _operands(grad.contiguous(), layer)
-        of_input = _multiply(operands[0], _weights(layer, ctx.name)[-1], grad, grouped)
-        by_column = operands[-1].transpose(1, 2)
+        by_column = operands[-1].transpose(-1, -2)
+        weight = _weights(layer, ctx.name)[-1]
         main = getattr(getattr(layer, ctx.name), "main_grad", None)
+        if ctx.rows is not None:
+            of_input = _multiply_rows(operands[0], weight, grad, ctx.rows)
+            return of_input, _weight_by_rows(by_column, x, grad, ctx.rows, main), None, None
+        of_input = _multiply(operands[0], weight, grad, grouped)
         if main is None:
-            return of_input, _multiply(by_column, x, grad, grouped), None
+            return of_input, _multiply(by_column, x, grad, grouped), None, None
         inputs = [("self", main), ("batch1", by_column), ("batch2", x)]
         kernels.record("aten::baddbmm_", inputs, [main], mutated=[main])
-        return of_input, None, None
+        return of_input, None, None, None
 
 
 class _EachSequence(torch.autograd.Function):
@@ -342,6 +378,28 @@ def _weights(layer: Experts, name: str) -> tuple[Tensor, ...]:
     if name not in layer.held_fp8:
         layer.held_fp8[name] = fp8.quantized(weight.detach(), layer.scaling)
     return layer.held_fp8[name]
+
+
+def _multiply_rows(left: Tensor, right: Tensor, like: Tensor, rows: tuple[int, ...]) -> Tensor:
+    """[all rows, b] times [n, b, c], of so many rows each, by one kernel."""
+    out = like.new_empty((left.shape[0], right.shape[2]))
+    inputs = [("self", left), ("mat2", right)]
+    kernels.record("trnsim::grouped_mm", inputs, [out], [("rows", list(rows))])
+    return out
+
+
+def _weight_by_rows(
+    left: Tensor, right: Tensor, like: Tensor, rows: tuple[int, ...], main: Tensor | None
+) -> Tensor | None:  # fmt: skip
+    """[a, all rows] times [all rows, c], of so many rows each: [n, a, c], or added to `main`."""
+    inputs, scalars = [("self", left), ("mat2", right)], [("rows", list(rows))]
+    if main is not None:
+        inputs = [("main", main), *inputs]
+        kernels.record("trnsim::grouped_mm", inputs, [main], scalars, mutated=[main])
+        return None
+    out = like.new_empty((len(rows), left.shape[0], right.shape[1]))
+    kernels.record("trnsim::grouped_mm", inputs, [out], scalars)
+    return out
 
 
 def _multiply(left: Tensor, right: Tensor, like: Tensor, grouped: bool) -> Tensor:

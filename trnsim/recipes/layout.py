@@ -15,6 +15,7 @@ from typing import Any
 
 from trnsim.errors import RecipeError
 from trnsim.recipes.models import Model
+from trnsim.recipes.skew import check_skew, normal_skew
 
 PRECISIONS = ("bf16", "fp16", "fp32", "fp8", "fp8_current", "fp8_block", "mxfp8")
 SCHEDULES = ("1f1b", "gpipe")
@@ -38,6 +39,8 @@ class Layout:
         recompute: "none", "selective" (attention), "full", or the results that are kept.
         recompute_layers: layers of a stage piece that it applies to; -1 = all.
         gradient: dtype that gradients are accumulated and reduced in.
+        expert_skew: how uneven the router is on the simulated device: "zipf:S", the popularity of
+            experts falls with their rank to the power S (`skew`); "" all get the same.
     """
 
     tp: int = 1
@@ -57,11 +60,13 @@ class Layout:
     precision: str = "bf16"
     gradient: str = "float32"
     schedule: str = "1f1b"
+    expert_skew: str = ""
     notes: tuple[str, ...] = field(default=(), compare=False)
 
     def __post_init__(self) -> None:
         if self.sequence_parallel is None:
             object.__setattr__(self, "sequence_parallel", self.tp > 1)
+        object.__setattr__(self, "expert_skew", normal_skew(self.expert_skew))
         for name in ("tp", "pp", "vp", "cp", "ep", "dp", "micro_batch", "global_batch", "sequence"):
             if getattr(self, name) < 1:
                 raise RecipeError(f"{name} {getattr(self, name)} of a layout: use 1 or more")
@@ -169,6 +174,7 @@ class Layout:
                 f"ep {self.ep} does not divide {model.experts} experts: use "
                 f"{_nearest_divisor(self.ep, model.experts)}"
             )
+        check_skew(model, self)
 
     def _check_tensor_parallel(self, model: Model) -> None:
         """What tensor parallel ranks divide: heads and widths; vocabularies are padded."""

@@ -3,7 +3,9 @@
 """Captures a reference program: the Workload of every role of its job, in this process.
 
 Each stage of a pipeline is a role. Its program runs on the simulated device as one of its ranks;
-stages that are alike are captured once and moved along. A step is composed: the program runs a
+stages that are alike are captured once and moved along. With skewed experts each expert parallel
+rank of a stage is a role, but for those that get alike: a capture for each of them and each kind of
+stage. A step is composed: the program runs a
 step of a few micro-batches one after another, and the records of its actions are written out again
 in the order of the schedule, as often as there are micro-batches (csrc/workload/compose.h).
 """
@@ -23,6 +25,7 @@ from trnsim import _core
 from trnsim.recipes.layout import Layout
 from trnsim.recipes.models import Model
 from trnsim.recipes.schedule import Action, computations, sequential, with_messages
+from trnsim.recipes.skew import alike_ranks, check_style, hottest_share
 from trnsim.recipes.style import Style, style_of
 
 TEMPLATES = 3  # micro-batches: the first, which is every other one, and the last
@@ -40,23 +43,25 @@ def capture(
         compose: write the schedule out from captured segments; False runs all of it.
 
     Raises:
-        RecipeError: the layout does not fit the model.
+        RecipeError: the layout does not fit the model, or its skew of experts the style.
     """
     layout.check(model)
     style = style_of(style)
+    check_style(layout, style)
     found: dict[tuple[Any, ...], tuple[int, Any, list[Any]]] = {}
     workloads = []
-    for stage in range(layout.pp):
-        alike = _kind(model, layout, stage)
+    for stage, players in itertools.product(range(layout.pp), alike_ranks(model, layout)):
+        alike = (*_kind(model, layout, stage), players[0])
         if compose and alike in found:
             of, workload, marks = found[alike]
             workload = _core.moved(workload, (stage - of) * layout.stage_ranks)
         else:
-            workload, marks = _run(model, layout, style, stage, ranks_per_server, compose)
+            rank = stage * layout.stage_ranks + players[0]
+            workload, marks = _run(model, layout, style, rank, ranks_per_server, compose)
             found[alike] = stage, workload, marks
         if compose:
             workload = _composed(workload, marks, layout, stage)
-        _name(workload, model, layout, stage)
+        _name(workload, model, layout, stage, players)
         workloads.append(workload)
     return workloads
 
@@ -69,14 +74,20 @@ def _kind(model: Model, layout: Layout, stage: int) -> tuple[Any, ...]:
     return stage == 0, stage == layout.pp - 1, tuple(layers)
 
 
-def _name(workload: Any, model: Model, layout: Layout, stage: int) -> None:
+def _name(workload: Any, model: Model, layout: Layout, stage: int, players: list[int]) -> None:
     first = stage * layout.stage_ranks
     workload.parameter_count = _parameters(model, layout, stage)
-    workload.role = f"rank{first}"
-    if layout.pp > 1:
-        workload.played_by = _core.pattern_of_ranks(
-            list(range(first, first + layout.stage_ranks))
-        )  # fmt: skip
+    workload.role = f"rank{first + players[0]}"
+    if layout.pp > 1 or len(players) < layout.ep:
+        groups = range(first, first + layout.stage_ranks, layout.ep)
+        ranks = sorted(group + player for group in groups for player in players)
+        workload.played_by = _core.pattern_of_ranks(ranks)
+    if layout.expert_skew:
+        note = (
+            f"experts are skewed by {layout.expert_skew}: the expert parallel rank with most "
+            f"tokens gets {hottest_share(model, layout):.4g} times the mean"
+        )
+        workload.notes = [*workload.notes, note]
 
 
 def _parameters(model: Model, layout: Layout, stage: int) -> int:
@@ -116,14 +127,14 @@ def recorded(layout: Layout, rank: int, ranks_per_server: int) -> Iterator[list[
 
 
 def _run(
-    model: Model, layout: Layout, style: Style, stage: int, ranks_per_server: int, compose: bool
+    model: Model, layout: Layout, style: Style, rank: int, ranks_per_server: int, compose: bool
 ) -> tuple[Any, list[Any]]:
     """The Workload of two steps, and where the actions of the second stand in it."""
     import trnsim.device  # noqa: F401  the device
     from trnsim import _torch
     from trnsim.recipes.trainer import Trainer
 
-    rank = stage * layout.stage_ranks
+    stage = rank // layout.stage_ranks
     marks: list[Any] = []
     with recorded(layout, rank, ranks_per_server) as made:
         device = torch.device(_torch.device_name(), 0)

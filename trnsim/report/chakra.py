@@ -207,7 +207,6 @@ class _Role:
         calls = self.calls
         kind, whole = self.kinds[calls["kind"][call]], int(calls["bytes"][call])
         dtype, batch = self.dtypes[calls["dtype"][call]], int(calls["batch"][call])
-        begin, end = calls["splits_offsets"][call : call + 2]
         members = len(_core.ranks_of_pattern(self.groups[calls["group"][call]]))
         own = whole
         if kind in ("all_gather", "gather", "scatter"):
@@ -223,8 +222,9 @@ class _Role:
                 self._add(message, batch=self.first_of_batch.setdefault(batch, i))
         self._add(message, group_slot=int(calls["group"][call]))
         self._add(message, dtype=dtype, is_async=bool(calls["async"][call]))
-        if end > begin:
-            self._add(message, splits=[int(n) for n in calls["splits_values"][begin:end]])
+        for parts in ("splits", "received"):
+            if listed := _parts_of(calls, parts, call):
+                self._add(message, **{parts: listed})
 
     def chunks(self, rank: int, groups: _Groups) -> Iterator[bytes]:
         """The trace of a rank."""
@@ -261,6 +261,14 @@ class _Role:
             message.attr.append(self.made.AttributeProto(name=key, int32_val=value))
 
 
+def _parts_of(calls: Any, name: str, call: int) -> list[int]:
+    """Bytes to, or from, each member of an uneven call."""
+    if f"{name}_offsets" not in calls:
+        return []
+    begin, end = calls[f"{name}_offsets"][call : call + 2]
+    return [int(size) for size in calls[f"{name}_values"][begin:end]]
+
+
 def _names(column: str) -> list[str]:
     from trnsim import _core
 
@@ -287,7 +295,7 @@ def _lines(done: ChakraFiles, roles: list[_Role]) -> list[str]:
     if refused := [f"{n} {name}" for name, n in others.items() if name not in _ASTRA_SIM]:
         lines.append(f"ASTRA-sim runs no {', '.join(refused)}")
     if uneven := sum(
-        bool(role.calls["splits_offsets"][node.call + 1] > role.calls["splits_offsets"][node.call])
+        any(_parts_of(role.calls, parts, node.call) for parts in ("splits", "received"))
         for role in roles for node in role.graph.nodes if node.call >= 0
     ):  # fmt: skip
         lines.append(f"{uneven} uneven all_to_all calls: others see their sum alone")

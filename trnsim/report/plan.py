@@ -98,6 +98,11 @@ def _layout_lines(name: str, reported: list[tuple[str, Mapping[str, Any]]]) -> l
         if document["chips_used"] < document["chips"]:
             idle = document["chips"] - document["chips_used"]
             lines.append(f"{label}: the layout leaves {idle:,} of {document['chips']:,} chips idle")
+        if skew := document["layout"].get("expert_skew"):
+            lines.append(
+                f"{label}: experts skewed by {skew}: the rank with most tokens gets "
+                f"{document['layout']['hottest_over_mean']:.3g} times the mean"
+            )
     return lines
 
 

@@ -8,6 +8,7 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import asdict
 from typing import TYPE_CHECKING, Any
 
+from trnsim.recipes.skew import hottest_share
 from trnsim.report import words
 from trnsim.report.plan import UNKNOWN, Table, table_of
 
@@ -77,6 +78,12 @@ def front_table(rows: Sequence[Row]) -> Table:
     return table_of(columns, ("recompute", "limited by"), ())
 
 
+def _hottest(done: Search, one: Found) -> float | None:
+    """Tokens of the expert parallel rank with most over the mean; None where all get alike."""
+    layout = one.candidate.layout
+    return hottest_share(done.model, layout) if layout.expert_skew else None
+
+
 def _usd_per_million(done: Search, one: Found) -> float | None:
     tokens = done.space.global_batch * done.space.sequence
     return None if one.trial.cost_usd is None else 1e6 * one.trial.cost_usd / tokens
@@ -95,6 +102,7 @@ def search_lines(done: Search) -> list[str]:
     lines.append(
         f"{model}: a step of {space.global_batch:,} sequences of {space.sequence:,} tokens, "
         f"{space.precision}"
+        + (f", experts skewed by {space.expert_skew}" if space.expert_skew else "")
     )
     if done.chips != done.asked_chips:
         listed = ", ".join(f"{count:,}" for count in done.chips)
@@ -151,6 +159,7 @@ def search_row(done: Search, one: Found) -> dict[str, Any]:
         "style": one.candidate.style.name,
         "chips": one.candidate.chips,
         **one.trial.to_dict(),
+        "hottest_over_mean": _hottest(done, one),
         "fits": one.fits,
         "on_front": one.order() in {each.order() for each in done.front},
         "tokens_per_s": done.tokens_per_s(one),

@@ -46,6 +46,7 @@ class Comm:
     dtype: str = "uint8"
     is_async: bool = True
     splits: tuple[int, ...] = ()
+    received: tuple[int, ...] = ()
     batch: int | None = None  # a node of the trace
     slot: int | None = None  # of the group in a Workload, where the trace says it
     group: int = -1  # index in Trace.groups
@@ -176,8 +177,9 @@ def _in_group(
             raise _refused(trace, node, f"its {name} {other} is not in its group", "correct it")
     if what.peer == rank:
         raise _refused(trace, node, "it is a message to itself", "correct comm_src or comm_dst")
-    if what.splits and len(what.splits) != len(group):
-        raise _refused(trace, node, f"it has {len(what.splits)} splits", f"give {len(group)}")
+    for name, parts in (("splits", what.splits), ("received parts", what.received)):
+        if parts and len(parts) != len(group):
+            raise _refused(trace, node, f"it has {len(parts)} {name}", f"give {len(group)}")
     return replace(what, group=slot, whole_bytes=whole, root=root)
 
 
@@ -328,7 +330,8 @@ class _Reader:
             return Comm(
                 schema.COLLECTIVES[code], size, whole, root=attributes.get("root"),
                 involved=tuple(map(bool, dims)) if isinstance(dims, list) else (),
-                splits=tuple(attributes.get("splits") or ()), **same,
+                splits=tuple(attributes.get("splits") or ()),
+                received=tuple(attributes.get("received") or ()), **same,
             )  # fmt: skip
         key = "comm_dst" if message.type == schema.SEND else "comm_src"
         if attributes.get(key) is None:

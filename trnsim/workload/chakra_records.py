@@ -213,7 +213,9 @@ class _Records:
         }  # fmt: skip
         if roles > 1:
             facts["ranks"] = _core.pattern_of_ranks(list(ranks))
-        splits = [call.splits for call in calls]
+        parts = {"splits": [call.splits for call in calls]}
+        if any(call.received for call in calls):
+            parts["received"] = [call.received for call in calls]
         return _core.Workload.from_columns({
             "records": {key: array(each[key] for each in self.records) for key in _FIELDS},
             "uses": {"storage": array(self.uses), "version": array([1] * len(self.uses))},
@@ -225,10 +227,12 @@ class _Records:
                 "tag": array(call.tag for call in calls),
                 "async": array((call.is_async for call in calls), bool),
                 "dtype": array(self.dtypes[call.dtype] for call in calls),
-                "splits_offsets": array(np.cumsum([0, *map(len, splits)])),
-                "splits_values": array(size for each in splits for size in each),
                 "batch": array(batch for _, batch in self.calls),
-            },
+            }
+            | {f"{name}_offsets": array(np.cumsum([0, *map(len, each)]))
+               for name, each in parts.items()}
+            | {f"{name}_values": array(size for sizes in each for size in sizes)
+               for name, each in parts.items()},
             "storages": {
                 "bytes": array(self.storages), "born": array(self.born),
                 "died": array([-1] * len(self.storages)),

@@ -28,7 +28,9 @@ from trnsim.workload.chakra import from_chakra, is_chakra
 
 FORMAT = "trnsim-run"
 CHAKRA = "chakra"
-VERSION = (1, 1)  # a reader takes every older version, and every newer minor of its own major
+VERSION = (1, 2)  # a reader takes every older version, and every newer minor of its own major
+# Columns of calls that hold a list each; "received" is in files of 1.2 that have uneven parts.
+_LISTS = ("splits", "received")
 TABLES = (
     "records",
     "signatures",
@@ -177,7 +179,7 @@ def _encode(table: str, columns: dict[str, Any]) -> bytes:
     arrays = {}
     for column, values in columns.items():
         names = _names(table, column)
-        if column.startswith("splits_"):
+        if column.startswith(_LISTS):
             continue
         if names is not None:
             arrays[column] = pa.DictionaryArray.from_arrays(pa.array(values), pa.array(names))
@@ -185,10 +187,11 @@ def _encode(table: str, columns: dict[str, Any]) -> bytes:
             arrays[column] = pa.array(values, pa.string())
         else:
             arrays[column] = pa.array(values)
-    if table == "calls":
-        arrays["splits"] = pa.LargeListArray.from_arrays(
-            columns["splits_offsets"], columns["splits_values"]
-        )
+    for column in _LISTS:
+        if f"{column}_offsets" in columns:
+            arrays[column] = pa.LargeListArray.from_arrays(
+                columns[f"{column}_offsets"], columns[f"{column}_values"]
+            )
     sink = pa.BufferOutputStream()
     parquet.write_table(pa.table(arrays), sink, compression="zstd")
     return sink.getvalue().to_pybytes()
@@ -217,9 +220,9 @@ def _decode(table: str, content: bytes) -> dict[str, Any]:
                 )
             codes = np.array([names.index(name) for name in written], dtype=np.uint8)
             columns[column] = codes[array.indices.to_numpy(zero_copy_only=False)]
-        elif column == "splits":
-            columns["splits_offsets"] = array.offsets.to_numpy(zero_copy_only=False)
-            columns["splits_values"] = array.values.to_numpy(zero_copy_only=False)
+        elif column in _LISTS:
+            columns[f"{column}_offsets"] = array.offsets.to_numpy(zero_copy_only=False)
+            columns[f"{column}_values"] = array.values.to_numpy(zero_copy_only=False)
         elif pa.types.is_string(array.type):
             columns[column] = array.to_pylist()
         else:

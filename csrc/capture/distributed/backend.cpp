@@ -82,8 +82,8 @@ UniformBackend::WorkPtr UniformBackend::issue(const Message& message, const Tens
   const Tensors& any = inputs.empty() ? outputs : inputs;
   const bool on_device = any.empty() ? refused_device_hint_.empty() : is_trn(any.front());
   TRN_CHECK(!on_device || refused_device_hint_.empty(), capture,
-            std::string(workload::call_kind_name(message.kind)) +
-                " of a " + device_type_name() + " tensor in a group of backend " + name_,
+            std::string(workload::call_kind_name(message.kind)) + " of a " + device_type_name() +
+                " tensor in a group of backend " + name_,
             refused_device_hint_);
   std::vector<int32_t> calls;
   if (on_device) {
@@ -96,6 +96,7 @@ UniformBackend::WorkPtr UniformBackend::issue(const Message& message, const Tens
     call.tag = message.tag;
     call.async = message.async || coalescing_;
     call.splits = message.splits;
+    call.received = message.received;
     const bool is_message = workload::is_message(message.kind);
     if (is_message && coalescing_) call.batch = batch_;
     if (!any.empty()) call.dtype = dtype_of(any.front().scalar_type());
@@ -179,7 +180,7 @@ UniformBackend::WorkPtr UniformBackend::recvAnysource(Tensors& tensors, int tag)
 
 UniformBackend::WorkPtr UniformBackend::barrier(const c10d::BarrierOptions& opts) {
   const Message message{
-      workload::CallKind::barrier, c10d::OpType::BARRIER, 0, opts.asyncOp, -1, 0, {}, true};
+      workload::CallKind::barrier, c10d::OpType::BARRIER, 0, opts.asyncOp, -1, 0, {}, {}, true};
   return issue(message, {}, {}, {});
 }
 

@@ -92,8 +92,10 @@ class UniformBackend : public c10d::Backend {
     bool async = false;
     int64_t peer = -1;  // index in the group
     int tag = 0;
-    std::vector<int64_t> splits = {};
+    std::vector<int64_t> splits = {}, received = {};  // as of a workload::Call
     bool blocks_host = false;
+    // Of an all-to-all: bytes to each member, and from each.
+    void set_parts(std::vector<int64_t> sent, std::vector<int64_t> from_each);
   };
   // Records one call and returns its handle; `results` is what the handle's future holds.
   WorkPtr issue(const Message& message, const Tensors& inputs, const Tensors& outputs,

@@ -74,8 +74,9 @@ void check_splits(const char* what, const at::Tensor& tensor, const std::vector<
   for (const int64_t split : splits) sum += split;
   std::string what_to_do = "pass one split a rank, and let them sum to the rows";
   if (mode() == Mode::phantom) {
-    what_to_do += "; of sizes that come from values, phantom mode knows what torch.topk chose: use "
-                  "--mode compute for others";
+    what_to_do +=
+        "; of sizes that come from values, phantom mode knows what torch.topk chose: use "
+        "--mode compute for others";
   }
   TRN_CHECK(splits.size() == static_cast<size_t>(ranks) && sum == rows, capture,
             std::string("all_to_all of ") + what + " with " + std::to_string(splits.size()) +
@@ -94,6 +95,26 @@ std::pair<int64_t, int64_t> part_of(const at::Tensor& tensor, const std::vector<
   int64_t begin = 0;
   for (int64_t i = 0; i < index; ++i) begin += splits[size_t(i)];
   return {begin, begin + splits[size_t(index)]};
+}
+
+// Bytes of the part of each rank.
+std::vector<int64_t> bytes_of_parts(const at::Tensor& tensor, const std::vector<int64_t>& splits,
+                                    int64_t ranks) {
+  if (splits.empty()) return std::vector<int64_t>(size_t(ranks), bytes_of(tensor) / ranks);
+  const int64_t row_bytes = tensor.size(0) == 0 ? 0 : bytes_of(tensor) / tensor.size(0);
+  std::vector<int64_t> parts;
+  for (const int64_t split : splits) parts.push_back(split * row_bytes);
+  return parts;
+}
+
+std::vector<int64_t> bytes_of_each(const std::vector<at::Tensor>& tensors) {
+  std::vector<int64_t> parts;
+  for (const at::Tensor& tensor : tensors) parts.push_back(bytes_of(tensor));
+  return parts;
+}
+
+bool are_even(const std::vector<int64_t>& parts) {
+  return std::all_of(parts.begin(), parts.end(), [&](int64_t part) { return part == parts[0]; });
 }
 
 }  // namespace
@@ -128,8 +149,8 @@ UniformBackend::WorkPtr UniformBackend::allreduce(Tensors& tensors,
 
 UniformBackend::WorkPtr UniformBackend::allreduce_coalesced(
     Tensors& tensors, const c10d::AllreduceCoalescedOptions& opts) {
-  const Message message{CallKind::all_reduce, c10d::OpType::ALLREDUCE_COALESCED,
-                        bytes_of(tensors), opts.asyncOp};
+  const Message message{CallKind::all_reduce, c10d::OpType::ALLREDUCE_COALESCED, bytes_of(tensors),
+                        opts.asyncOp};
   WorkPtr work = issue(message, tensors, tensors, tensors);
   for (const at::Tensor& tensor : tensors) reduce_in_place(tensor, opts.reduceOp, size_);
   return work;
@@ -254,8 +275,8 @@ UniformBackend::WorkPtr UniformBackend::scatter(Tensors& outputs, std::vector<Te
   return work;
 }
 
-UniformBackend::WorkPtr UniformBackend::reduce_slices(const Tensors& outputs,
-                                                      const Tensors& inputs, c10d::OpType op,
+UniformBackend::WorkPtr UniformBackend::reduce_slices(const Tensors& outputs, const Tensors& inputs,
+                                                      c10d::OpType op,
                                                       const c10d::ReduceScatterOptions& opts) {
   check_pairs("reduce_scatter", outputs.size(), inputs.size());
   for (size_t i = 0; i < inputs.size(); ++i) {
@@ -297,21 +318,21 @@ UniformBackend::WorkPtr UniformBackend::reduce_scatter(Tensors& outputs,
   return work;
 }
 
+void UniformBackend::Message::set_parts(std::vector<int64_t> sent, std::vector<int64_t> from_each) {
+  const bool is_uneven = !are_even(sent);
+  if (is_uneven || !are_even(from_each)) received = std::move(from_each);
+  if (is_uneven) splits = std::move(sent);
+}
+
 UniformBackend::WorkPtr UniformBackend::alltoall_base(at::Tensor& output, at::Tensor& input,
                                                       std::vector<int64_t>& output_splits,
                                                       std::vector<int64_t>& input_splits,
                                                       const c10d::AllToAllOptions& opts) {
   check_splits("the output", output, output_splits, size_);
   check_splits("the input", input, input_splits, size_);
-  Message message{CallKind::all_to_all, c10d::OpType::ALLTOALL_BASE, bytes_of(input),
-                  opts.asyncOp};
-  if (!input_splits.empty()) {
-    const int64_t row_bytes = input.size(0) == 0 ? 0 : bytes_of(input) / input.size(0);
-    for (const int64_t split : input_splits) message.splits.push_back(split * row_bytes);
-    const bool even = std::all_of(message.splits.begin(), message.splits.end(),
-                                  [&](int64_t bytes) { return bytes == message.splits[0]; });
-    if (even) message.splits.clear();
-  }
+  Message message{CallKind::all_to_all, c10d::OpType::ALLTOALL_BASE, bytes_of(input), opts.asyncOp};
+  message.set_parts(bytes_of_parts(input, input_splits, size_),
+                    bytes_of_parts(output, output_splits, size_));
   WorkPtr work = issue(message, {input}, {output}, {output});
   // Every peer sends what this rank would send to itself; where the receiver's splits contradict
   // that, the part is repeated or cut.
@@ -334,12 +355,7 @@ UniformBackend::WorkPtr UniformBackend::alltoall(Tensors& outputs, Tensors& inpu
   check_count("all_to_all", "outputs", outputs.size());
   check_count("all_to_all", "inputs", inputs.size());
   Message message{CallKind::all_to_all, c10d::OpType::ALLTOALL, bytes_of(inputs), opts.asyncOp};
-  const bool even = std::all_of(inputs.begin(), inputs.end(), [&](const at::Tensor& input) {
-    return bytes_of(input) == bytes_of(inputs[0]);
-  });
-  if (!even) {
-    for (const at::Tensor& input : inputs) message.splits.push_back(bytes_of(input));
-  }
+  message.set_parts(bytes_of_each(inputs), bytes_of_each(outputs));
   WorkPtr work = issue(message, inputs, outputs, outputs);
   for (const at::Tensor& output : outputs) fill_with(output, inputs[size_t(rank_)]);
   return work;

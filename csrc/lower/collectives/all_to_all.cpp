@@ -5,6 +5,13 @@
 // carry what the routes put on them. "dimension_ordered": along X to the members that differ only
 // there, then along Y, then along Z, each time all that has to go to that coordinate; as many bytes
 // on the links, one axis after the other, in fewer and larger messages. "shift": all goes to one.
+//
+// Uneven parts: of a call the captured rank's own are recorded, what it sends to each and gets from
+// each. Where what it sends is uneven, everybody sends like it. Where it sends the same to all and
+// gets uneven parts, it is the way back of such a call: everybody sends the same to all, as much as
+// the captured rank gets from him.
+#include <numeric>
+
 #include "lower/collectives/parts.h"
 
 namespace trnsim::lower::collectives {
@@ -53,17 +60,21 @@ Names exchange_names(const Site& site) {
   return has_axes ? Names{"direct", "dimension_ordered"} : Names{"direct"};
 }
 
-Phases exchange_phases(const std::string& name, int64_t bytes, const std::vector<int64_t>& splits,
-                       const Site& site) {
+Phases exchange_phases(const std::string& name, const workload::Call& call, const Site& site) {
+  const bool is_back = call.splits.empty() && !call.received.empty();
+  const std::vector<int64_t>& parts = is_back ? call.received : call.splits;
+  // On the way back members send unlike amounts, and each gets as much as the call away has sent.
+  const int64_t bytes =
+      is_back ? std::accumulate(parts.begin(), parts.end(), int64_t{0}) : call.bytes;
   if (is_one_chip(site.group, site.machine)) return inside_chip(bytes, site.group, site.machine);
   if (name == "dimension_ordered") return along_axes(bytes, site);
-  if (splits.empty()) {
+  if (parts.empty()) {
     return {direct(Pattern::pairwise, ceil_div(bytes, site.group.members), 2, site)};
   }
-  PhaseTemplate phase = direct(Pattern::uneven, 0, 2, site);
+  PhaseTemplate phase = direct(is_back ? Pattern::uneven_back : Pattern::uneven, 0, 2, site);
   phase.bytes = 1;
   const bool whole_nic = has_whole_nic(site.group, site.machine);
-  for (const int64_t part : splits) {
+  for (const int64_t part : parts) {
     phase.parts.push_back(whole_nic
                               ? ceil_div(part, phase.fabric_sends)
                               : share(part, 1, 1, site.machine.chip.collectives.link_efficiency));

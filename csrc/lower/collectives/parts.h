@@ -109,8 +109,7 @@ Phases tpu_axes(int64_t bytes, const GroupShape& shape, const machine::Machine& 
 
 // all_to_all.cpp
 Names exchange_names(const Site& site);
-Phases exchange_phases(const std::string& name, int64_t bytes, const std::vector<int64_t>& splits,
-                       const Site& site);
+Phases exchange_phases(const std::string& name, const workload::Call& call, const Site& site);
 // All that a member has goes to the one `distance` after it; to itself without a link.
 Phases shift_phases(int64_t bytes, int64_t distance, const Site& site);
 // One step, or as many, in which members send to others directly.

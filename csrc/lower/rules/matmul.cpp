@@ -5,6 +5,8 @@
 // Matrix products. A matmul instruction multiplies a stationary tile (K <= 128 on the partitions,
 // up to 128 columns) with up to 512 moving columns in max(min(64, stationary), moving) cycles, and
 // its fp32 result is evacuated from PSUM by the vector engine.
+#include <map>
+
 #include "lower/rules/families.h"
 
 namespace trnsim::lower::rules {
@@ -246,6 +248,73 @@ Cost grouped(const Signature& signature, const Target& target) {
   return cost;
 }
 
+// Shapes of the products of so many rows each, those of equal ones together: of [rows, k] and
+// [products, k, n], or, as gradients of weights are, of [m, rows] and [rows, n]. One of no rows is
+// none.
+std::vector<GemmShape> shapes_by_rows(const Signature& signature) {
+  const TensorMeta& left = signature.inputs[size_t(input_index(signature, "self"))].meta;
+  const TensorMeta& right = signature.inputs[size_t(input_index(signature, "mat2"))].meta;
+  const std::vector<int64_t> rows = int_list(signature, "rows");
+  const bool contracts = right.sizes.size() == 2;
+  int64_t sum = 0, least = 0;
+  for (const int64_t each : rows) {
+    sum += each;
+    least = std::min(least, each);
+  }
+  const bool fits = left.sizes.size() == 2 && least == 0 && left.sizes[contracts ? 1 : 0] == sum &&
+                    (contracts || right.sizes[0] == int64_t(rows.size()));
+  TRN_CHECK(fits, lower, signature.op + " has rows that do not fit its operands",
+            "give one number for each product, that sum to the rows");
+  std::map<int64_t, int64_t> count_of;
+  for (const int64_t each : rows) count_of[each] += each > 0 ? 1 : 0;
+  std::vector<GemmShape> shapes;
+  for (const auto& [each, count] : count_of) {
+    if (count == 0) continue;
+    GemmShape shape = contracts ? GemmShape{count, left.sizes[0], right.sizes[1], each}
+                                : GemmShape{count, each, right.sizes[2], left.sizes[1]};
+    shape.is_of_group = true;
+    shapes.push_back(shape);
+  }
+  if (shapes.size() == 1 && shapes[0].batch == 1) shapes[0].is_of_group = false;
+  return shapes;
+}
+
+// One kernel of products of unequal rows. Each is divided over cores by itself; weights of one
+// without rows are not read.
+Cost grouped_by_rows(const Signature& signature, const Target& target) {
+  Cost cost = make_cost(signature, target, "matmul", Fusion::anchor);
+  const int32_t a = input_index(signature, "self"), b = input_index(signature, "mat2");
+  const TensorMeta &left = signature.inputs[size_t(a)].meta,
+                   &right = signature.inputs[size_t(b)].meta;
+  int128 flops = 0;
+  GemmPlan sum;
+  for (const GemmShape& shape : shapes_by_rows(signature)) {
+    flops += int128(2) * shape.batch * shape.m * shape.n * shape.k;
+    check_count(signature, "FLOPs", flops, kMostFlops);
+    const GemmPlan plan = plan_gemm(shape, left.dtype, target);
+    sum.tensor_cycles += plan.tensor_cycles;
+    sum.evacuation_cycles += plan.evacuation_cycles;
+    sum.last_evacuation_cycles += plan.last_evacuation_cycles;
+    sum.a_bytes += plan.a_bytes;
+    sum.b_bytes += plan.b_bytes;
+    sum.a_blocks += plan.a_blocks;
+    sum.b_blocks += plan.b_blocks;
+    sum.run_limit = std::max(sum.run_limit, plan.run_limit);
+    cost.gemms.push_back(shape);
+  }
+  set_runs(cost, signature, sum.run_limit);
+  set_stream(cost, a, sum.a_bytes, needs_transpose(left, 1) ? sum.a_blocks : 0);
+  const size_t b_axis = right.sizes.size() - 2;
+  set_stream(cost, b, sum.b_bytes, needs_transpose(right, b_axis) ? sum.b_blocks : 0);
+  if (Stream* stream = read_stream(cost, b)) stream->bytes = sum.b_bytes;
+  cost.tensor_cycles = sum.tensor_cycles;
+  cost.vector_cycles = sum.evacuation_cycles;
+  cost.evacuation_cycles = sum.last_evacuation_cycles;
+  cost.dtype = workload::dtype_name(left.dtype);
+  cost.model_flops = cost.model_flops_causal = cost.executed_flops = flops;
+  return cost;
+}
+
 CostFunction batched(const std::string& a, const std::string& b) {
   return [=](const Signature& signature, const Target& target) {
     const TensorMeta& left = signature.inputs[size_t(input_index(signature, a))].meta;
@@ -299,6 +368,7 @@ void register_matmul(Registry& registry) {
   add("aten::_grouped_mm", grouped);
   add("aten::_scaled_grouped_mm", grouped);
   add("aten::_scaled_grouped_mm_v2", grouped);
+  add("trnsim::grouped_mm", grouped_by_rows);
   add("aten::bmm", batched("self", "mat2"));
   add("aten::baddbmm", batched("batch1", "batch2"));
   add("aten::linear", linear);

@@ -107,7 +107,7 @@ struct Training {
       made.phases[0].axis = int8_t(random() % 3);
       made.phases[0].distance = 1 + int64_t(random() % 3);
       made.phases[0].bytes = random() % 5 == 0 ? 0 : 1 + int64_t(random() % 100);
-      if (pattern == Pattern::uneven) {
+      if (pattern == Pattern::uneven || pattern == Pattern::uneven_back) {
         const int64_t members = builder.program.groups[size_t(slot)].ranks.size();
         for (int64_t i = 0; i < members; ++i) made.phases[0].parts.push_back(int64_t(random() % 4));
       }
@@ -123,8 +123,11 @@ struct Training {
          {Pattern::ring_both, Pattern::axis_ring, Pattern::exchange, Pattern::axis_all}) {
       calls.push_back(call(CallKind::all_reduce, in_pod, pattern, -1));
     }
-    if (is_mixed && seed % 8 == 0)
-      calls.push_back(call(CallKind::all_to_all, in_pod, Pattern::uneven, -1));
+    if (is_mixed && seed % 8 == 0) {
+      for (const Pattern pattern : {Pattern::uneven, Pattern::uneven_back}) {
+        calls.push_back(call(CallKind::all_to_all, in_pod, pattern, -1));
+      }
+    }
     if (in_pairs) {
       const int64_t pair = first + number / 2 * 2 * replica, odd = first + number % 2 * replica;
       const int32_t near = group("near", {pair, {{replica, 2}}, {}});
@@ -139,8 +142,11 @@ struct Training {
         const auto scope = random() % 2 == 0 ? Scope::group : Scope::across;
         calls.push_back(call(CallKind::all_reduce, data, any_pattern(random()), -1, scope));
       }
-      if (is_mixed && seed % 16 == 1)
-        calls.push_back(call(CallKind::all_to_all, data, Pattern::uneven, -1));
+      if (is_mixed && seed % 16 == 1) {
+        for (const Pattern pattern : {Pattern::uneven, Pattern::uneven_back}) {
+          calls.push_back(call(CallKind::all_to_all, data, pattern, -1));
+        }
+      }
     }
     if (over_world) {
       const int32_t world = group("", {0, {{1, ranks()}}, {}});

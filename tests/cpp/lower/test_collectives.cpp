@@ -236,14 +236,61 @@ TEST(Collectives, send_uneven_parts_as_recorded) {
   ASSERT_EQ(made.phases.size(), 1u);
   EXPECT_EQ(made.phases[0].pattern, Pattern::uneven);
   EXPECT_EQ(made.phases[0].parts, call.splits);
+  call.received = {100, 100, 100, 100};  // as all that send alike give the first
+  const GroupShapes shapes =
+      shapes_of(workload::RankPattern::of(first(4)), trainium(1), placed(16, 1));
+  EXPECT_EQ(make_call(call, 0, shapes, trainium(1), "").phases, made.phases);
+}
+
+// What goes there in uneven parts comes back in them, and costs all members the same phases.
+TEST(Collectives, send_back_uneven_parts_as_received) {
+  const std::vector<int64_t> parts{100, 200, 0, 300};
+  const GroupShapes shapes =
+      shapes_of(workload::RankPattern::of(first(4)), trainium(1), placed(16, 1));
+  for (int64_t own = 0; own < 4; ++own) {
+    workload::Call call;
+    call.kind = CallKind::all_to_all;
+    call.bytes = 4 * parts[size_t(own)];
+    call.received = parts;
+    const CallTemplate made = make_call(call, own, shapes, trainium(1), "");
+    ASSERT_EQ(made.phases.size(), 1u);
+    EXPECT_EQ(made.algorithm, "direct");
+    EXPECT_EQ(made.phases[0].pattern, Pattern::uneven_back);
+    EXPECT_EQ(made.phases[0].parts, parts);
+  }
+}
+
+// Inside a chip both ways copy what one member gets of the call away.
+TEST(Collectives, copy_uneven_parts_inside_a_chip_both_ways_alike) {
+  const GroupShapes shapes =
+      shapes_of(workload::RankPattern::of(first(4)), trainium(1), placed(16, 4));
+  workload::Call there, back;
+  there.kind = back.kind = CallKind::all_to_all;
+  there.splits = back.received = {100'000, 200'000, 0, 300'000};
+  there.bytes = 600'000;
+  back.bytes = 4 * 100'000;
+  const CallTemplate away = make_call(there, 0, shapes, trainium(1), "");
+  EXPECT_GT(away.phases[0].fixed_ps, 0);
+  EXPECT_EQ(make_call(back, 0, shapes, trainium(1), "").phases, away.phases);
 }
 
 TEST(Collectives, shift_what_goes_to_one_member) {
+  const auto shift_of = [](std::vector<int64_t> splits, int64_t own,
+                           std::vector<int64_t> received = {}) {
+    workload::Call asked;
+    asked.splits = std::move(splits);
+    asked.received = std::move(received);
+    return workload::shift_of(asked, own);
+  };
   EXPECT_EQ(shift_of({0, 0, 9, 0}, 1), 1);
   EXPECT_EQ(shift_of({9, 0, 0, 0}, 3), 1);
   EXPECT_EQ(shift_of({0, 9, 0, 0}, 1), 0);
   EXPECT_EQ(shift_of({0, 9, 0, 1}, 1), -1);
   EXPECT_EQ(shift_of({0, 0}, 1), -1);
+  EXPECT_EQ(shift_of({0, 0, 9, 0}, 1, {9, 0, 0, 0}), 1);
+  EXPECT_EQ(shift_of({0, 0, 9, 0}, 1, {0, 0, 0, 9}), -1);
+  EXPECT_EQ(shift_of({0, 0, 9, 0}, 2, {9, 9, 9, 9}), -1);  // all of them send to it
+  EXPECT_EQ(shift_of({0, 0, 9, 0}, 1, {0, 0, 0, 0}), -1);
   workload::Call call;
   call.kind = CallKind::all_to_all;
   call.bytes = 600;

@@ -4,7 +4,10 @@
 // What must hold of the rules whatever their constants.
 #include <gtest/gtest.h>
 
+#include <numeric>
+
 #include "lower/group.h"
+#include "lower/rules/families.h"
 #include "make.h"
 
 namespace trnsim::lower::testing {
@@ -334,6 +337,85 @@ std::string text_of(const Grouped& form, const std::string& op, const std::strin
   const std::string offs = form.offs.empty() ? "" : ", offs: int32" + form.offs;
   return op + "(self: " + dtype + form.self + ", mat2: " + dtype + form.mat2 + scales + offs +
          ") -> (out0: bfloat16" + form.out + ")";
+}
+
+// Products of 256 columns and a contraction of 1024, or, where rows are contracted, of 512 x 256.
+std::string by_rows(const std::vector<int64_t>& rows, bool contracts) {
+  const std::string all = std::to_string(std::accumulate(rows.begin(), rows.end(), int64_t{0}));
+  const std::string count = std::to_string(rows.size());
+  std::string listed;
+  for (const int64_t each : rows) listed += (listed.empty() ? "" : ",") + std::to_string(each);
+  const std::string shapes =
+      contracts ? "[512," + all + "]{1,512}, mat2: bfloat16[" + all + ",256], rows=[" + listed +
+                      "]) -> (out0: bfloat16[" + count + ",512,256])"
+                : "[" + all + ",1024], mat2: bfloat16[" + count + ",1024,256], rows=[" + listed +
+                      "]) -> (out0: bfloat16[" + all + ",256])";
+  return "trnsim::grouped_mm(self: bfloat16" + shapes;
+}
+
+TEST(GroupedByRows, of_equal_rows_is_as_many_products_at_once) {
+  for (const Target& target : {one_core(), whole_chip(), make_target(hopper(), 1)}) {
+    const Cost batched = cost(
+        "aten::bmm(self: bfloat16[8,512,1024], mat2: bfloat16[8,1024,256]) "
+        "-> (out0: bfloat16[8,512,256])",
+        target);
+    const Cost made = cost(by_rows(std::vector<int64_t>(8, 512), false), target);
+    EXPECT_EQ(made.tensor_cycles, batched.tensor_cycles);
+    EXPECT_EQ(made.vector_cycles, batched.vector_cycles);
+    EXPECT_EQ(made.executed_flops, batched.executed_flops);
+    EXPECT_EQ(bytes_of(made), bytes_of(batched));
+    ASSERT_EQ(made.gemms.size(), 1u);
+    EXPECT_EQ(made.gemms[0].batch, 8);
+    if (!target.is_neuron() && !target.is_tpu()) {
+      EXPECT_EQ(gpu_kernel(made, 0, target).time_ps, gpu_kernel(batched, 0, target).time_ps);
+    }
+  }
+}
+
+TEST(GroupedByRows, is_the_sum_of_its_products) {
+  const std::vector<int64_t> rows{3000, 0, 600, 96, 400};
+  const Target core = one_core(), gpu = make_target(hopper(), 1);
+  for (const bool contracts : {false, true}) {
+    const Cost made = cost(by_rows(rows, contracts), core);
+    int64_t tensor_cycles = 0, vector_cycles = 0;
+    int128 flops = 0;
+    for (const int64_t each : rows) {
+      if (each == 0) continue;
+      const rules::GemmPlan one =
+          rules::plan_gemm(contracts ? GemmShape{1, 512, 256, each} : GemmShape{1, each, 256, 1024},
+                           workload::DType::bfloat16, core);
+      tensor_cycles += one.tensor_cycles;
+      vector_cycles += one.evacuation_cycles;
+      flops += int128(2) * each * 256 * (contracts ? 512 : 1024);
+    }
+    EXPECT_EQ(made.tensor_cycles, tensor_cycles);
+    EXPECT_EQ(made.vector_cycles, vector_cycles);
+    EXPECT_EQ(made.executed_flops, flops);
+    EXPECT_EQ(made.gemms.size(), 4u);
+  }
+  // Weights of the product without rows are not read.
+  const int64_t all = 3000 + 600 + 96 + 400;
+  EXPECT_EQ(bytes_of(cost(by_rows(rows, false), gpu)),
+            2 * (all * 1024 + 4 * 1024 * 256 + all * 256));
+}
+
+// Tiles of 128 x 256 or 256 x 128 over 132 multiprocessors: what fills them together, though no
+// product does by itself, is as fast for each tile; a wave more costs a whole one.
+TEST(GroupedByRows, shares_the_waves_of_a_gpu) {
+  const Target gpu = make_target(hopper(), 1);
+  const auto time_ps = [&](const std::vector<int64_t>& rows) {
+    return double(gpu_kernel(cost(by_rows(rows, false), gpu), 0, gpu).time_ps);
+  };
+  const double wave = time_ps({128 * 100, 128 * 32});
+  EXPECT_DOUBLE_EQ(time_ps({128 * 66, 128 * 33, 128 * 33}), wave);
+  EXPECT_DOUBLE_EQ(time_ps({128 * 100, 128 * 31, 1}), wave);
+  EXPECT_NEAR(time_ps({128 * 100, 128 * 32, 1}), 2 * wave, 2);
+}
+
+TEST(GroupedByRows, refuses_rows_that_do_not_sum_up) {
+  std::string wrong = by_rows({100, 28}, false);
+  wrong.replace(wrong.find("[100,28]"), 8, "[100,29]");
+  EXPECT_THROW(cost(wrong, one_core()), Error);
 }
 
 TEST(GroupedMatmul, is_a_product_a_group) {

@@ -61,13 +61,14 @@ struct Ran {
 
 // One call of a group that the first ranks form, alone on the machine. Ranks `stride` apart.
 Ran run(CallKind kind, int64_t bytes, const Machine& machine, const Placement& placement,
-        const std::string& forced = "", int64_t stride = 1,
-        const std::vector<int64_t>& splits = {}) {
+        const std::string& forced = "", int64_t stride = 1, const std::vector<int64_t>& splits = {},
+        const std::vector<int64_t>& received = {}) {
   const workload::RankPattern ranks{0, {{stride, placement.ranks / stride}}, {}};
   workload::Call asked;
   asked.kind = kind;
   asked.bytes = bytes;
   asked.splits = splits;
+  asked.received = received;
   asked.peer = kind == CallKind::broadcast || kind == CallKind::reduce ? 0 : -1;
   const auto shapes = lower::shapes_of(ranks, machine, placement);
   Ran ran{lower::make_call(asked, 0, shapes, machine, forced)};
@@ -276,6 +277,23 @@ TEST(AllToAll, AMemberThatGetsMoreIsWaitedFor) {
   EXPECT_NEAR(double(ran.simulated_ps), 14e6 + 2 * 1.9e6 + 7 * 37e6 / 370e9 * 1e12, 30);
   EXPECT_GT(ran.simulated_ps,
             6 * run(CallKind::all_to_all, 37'007'000, machine, placement).simulated_ps);
+}
+
+// It sends as much back, over its link the other way.
+TEST(AllToAll, AMemberThatGivesMoreBackIsWaitedFor) {
+  const Machine machine = servers_of_hopper();
+  std::vector<int64_t> parts(8, 1000);
+  parts[3] = 37'000'000;
+  for (const int64_t pods : {1, 2}) {
+    const Placement placement = placed(machine, pods);
+    parts.resize(size_t(placement.ranks), 1000);
+    const int64_t sum = std::accumulate(parts.begin(), parts.end(), int64_t{0});
+    const Ran there = run(CallKind::all_to_all, sum, machine, placement, "", 1, parts);
+    const Ran back = run(CallKind::all_to_all, 8000, machine, placement, "", 1, {}, parts);
+    EXPECT_EQ(back.call.phases[0].pattern, lower::Pattern::uneven_back);
+    EXPECT_EQ(back.simulated_ps, there.simulated_ps);
+    EXPECT_GT(back.simulated_ps, run(CallKind::all_to_all, sum, machine, placement).simulated_ps);
+  }
 }
 
 }  // namespace
