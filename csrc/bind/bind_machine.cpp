@@ -101,6 +101,13 @@ void bind_types(py::module_& module) {
           "host_link_bytes_per_s",
           [](const Machine& m) { return m.server.host_link_Bps.to_double(); },
           "Between the host's memory and one chip, one direction.")
+      .def_property_readonly(
+          "host_memory_bytes",
+          [](const Machine& m) {
+            return m.server.host_memory_bytes ? std::optional(m.server.host_memory_bytes)
+                                              : std::nullopt;
+          },
+          "Of one server's host; None where the file does not say.")
       .def_property_readonly("published_flops",
                              [](const Machine& m) {
                                std::map<std::string, double> peaks;

@@ -57,6 +57,8 @@ std::string queue_name(const lower::Queue& queue) {
       return "send to " + std::to_string(queue.index);
     case QueueKind::recv:
       return "receive from " + std::to_string(queue.index);
+    case QueueKind::host_link:
+      return queue.index == 0 ? "copies to the host" : "copies from the host";
     default:
       return name + " engine";
   }

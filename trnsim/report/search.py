@@ -30,6 +30,7 @@ def search_table(done: Search) -> Table:
     columns |= {
         "micro-batch": [str(one.candidate.layout.micro_batch) for one in rows],
         "recompute": [_recompute(one) for one in rows],
+        "offload": [str(one.candidate.layout.offload_layers) for one in rows],
         "chips": [f"{one.candidate.chips:,}" for one in rows],
         "step time": [words.duration(one.trial.step_time_s) for one in rows],
         "interval": [_interval(one) for one in rows],
@@ -42,6 +43,8 @@ def search_table(done: Search) -> Table:
     for name in ("ep", "cp", "zero", "vp"):  # a degree that is the same everywhere is no news
         if len(set(columns[name])) == 1 and columns[name][0] == "1":
             del columns[name]
+    if set(columns["offload"]) <= {"0"}:
+        del columns["offload"]
     less = ("limited by", "$/M tokens", "MFU", "tokens/s", "interval", "chips")
     return table_of(columns, ("recompute", "limited by"), less)
 
@@ -61,6 +64,7 @@ def front_table(rows: Sequence[Mapping[str, Any]]) -> Table:
         **{name: column(lambda row, name=name: str(row[name])) for name in DEGREES},
         "micro-batch": column(lambda row: str(row["micro_batch"])),
         "recompute": column(lambda row: _kept(row["recompute"])),
+        "offload": column(lambda row: str(row.get("offload_layers", 0))),  # an older one has none
         "chips": column(lambda row: f"{row['chips']:,}"),
         "step time": column(lambda row: words.duration(row["step_time_s"])),
         "interval": column(lambda row: _ends(row["step_time_interval_s"])),
@@ -68,6 +72,8 @@ def front_table(rows: Sequence[Mapping[str, Any]]) -> Table:
         "$/M tokens": column(dollars),
         "limited by": column(lambda row: row["bottleneck"]),
     }
+    if set(columns["offload"]) <= {"0"}:
+        del columns["offload"]
     return table_of(columns, ("recompute", "limited by"), ())
 
 
@@ -151,7 +157,8 @@ def search_lines(done: Search) -> list[str]:
 def named(candidate: Any) -> str:
     """tp 8, pp 16, dp 128 of a candidate."""
     layout = candidate.layout
-    return ", ".join(f"{name} {getattr(layout, name)}" for name in (*DEGREES, "micro_batch"))
+    names = [*DEGREES, "micro_batch"] + ["offload_layers"] * (layout.offload_layers > 0)
+    return ", ".join(f"{name} {getattr(layout, name)}" for name in names)
 
 
 def search_text(done: Search) -> str:
