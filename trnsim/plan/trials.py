@@ -110,12 +110,12 @@ def _check_host_memory(machine: _core.Machine, workload: Any, ranks: int) -> Non
     each = most_host_bytes(workload)
     taken, there = each * ranks, machine.host_memory_bytes
     if there is None:
-        workload.notes = [
-            *workload.notes,
+        note = (
             f"{words.size(each)} of activations a rank are in host memory, {words.size(taken)} of "
             "a server: unknown whether its host has that, for the machine file has no "
-            "server.host_memory",
-        ]
+            "server.host_memory"
+        )
+        workload.notes = [*workload.notes, note]
     elif taken > there:
         raise PlanError(
             f"offloaded activations take {words.size(taken)} of a server's host, which has "
