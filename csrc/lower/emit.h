@@ -32,6 +32,11 @@ struct UnitTasks {
   int32_t op = -1;
 };
 
+// Of a copy to or from the host: it is as long on a slow chip as on others.
+inline TaskKind host_copy_kind(const Unit& unit) {
+  return unit.host_link == 0 ? TaskKind::store : TaskKind::load;
+}
+
 struct Emission {
   const workload::Workload* workload = nullptr;
   const Plan* plan = nullptr;

@@ -218,8 +218,8 @@ class GraphEmitter {
         std::max(group.dma_ps(), *std::max_element(group.engine_ps.begin(), group.engine_ps.end()));
     UnitTasks& tasks = tasks_[size_t(index)];
     tasks.computed = tasks.done = builder_.task(
-        TaskKind::compute, builder_.queue(QueueKind::host_link, unit(index).host_link), copy_ps,
-        op_index(index), deps);
+        host_copy_kind(unit(index)), builder_.queue(QueueKind::host_link, unit(index).host_link),
+        copy_ps, op_index(index), deps);
   }
 
   void emit_calls(int32_t first, int32_t count) {

@@ -74,7 +74,10 @@ std::string slice_name(const lower::Program& program, const lower::Task& task) {
   }
   if (task.op < 0) return task_kind_name(task.kind);
   const std::string& op = program.ops[size_t(task.op)].name;
-  return task.kind == TaskKind::compute ? op : std::string(task_kind_name(task.kind)) + " " + op;
+  const bool is_copy = program.queues[size_t(task.queue)].kind == QueueKind::host_link;
+  return task.kind == TaskKind::compute || is_copy
+             ? op
+             : std::string(task_kind_name(task.kind)) + " " + op;
 }
 
 void check_rank(const project::Run& run, int64_t rank) {
