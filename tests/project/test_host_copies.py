@@ -52,7 +52,8 @@ def tasks(projection):
     program = projection.program
     rows = zip(
         program.tasks["op"].tolist(), program.tasks["queue"],
-        projection.timeline.rank_starts_ps(0).tolist(), projection.timeline.rank_ends_ps(0).tolist(),
+        projection.timeline.rank_starts_ps(0).tolist(),
+        projection.timeline.rank_ends_ps(0).tolist(),
         strict=True,
     )  # fmt: skip
     return [(program.ops[op]["name"], queue, a, b) for op, queue, a, b in rows if op >= 0]
@@ -190,7 +191,7 @@ def test_save_on_cpu_frees_what_it_copied(machine):
         saving(lambda: save_on_cpu(pin_memory=True, device_type="trn")), machine
     )
     out, back = counted(workload)
-    # mul keeps x and the scale, exp its result, which is the next mul's x; the first x is no leaf's.
+    # mul keeps x and the scale, exp its result, which is the next mul's x.
     assert out == back > 0
     # The peak with all kept: scale, gradient and 9 activations and more; away: a few of one layer.
     assert kept.figures.memory_peak_bytes - away.figures.memory_peak_bytes >= 5 * 16 * MIB

@@ -1,6 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
 # SPDX-FileCopyrightText: The trnsim authors
-"""Activations of the first layers in host memory: bytes by hand, time, values, and what is refused."""
+"""Activations of the first layers in host memory: bytes by hand, time, values, refusals."""
 
 import pytest
 
@@ -45,10 +45,10 @@ def copies(workload):
 def kept_bytes(model=MODEL, tokens=TOKENS):
     """What autograd keeps of a layer in bfloat16, by hand.
 
-    Two norms their input and, a row, the inverse of its size (float32). Products the norms' results,
-    attention's result and the activation's. Attention queries and keys after their positions were
-    turned in, the values, which are a view of the whole product before, and its result and sums
-    (float32, a row and head). The activation its input.
+    Two norms their input and, a row, the inverse of its size (float32). Products the norms'
+    results, attention's result and the activation's. Attention queries and keys after their
+    positions were turned in, the values, which are a view of the whole product before, and its
+    result and sums (float32, a row and head). The activation its input.
     """
     kv = model.kv_heads * model.head_dim
     qkv = model.hidden + 2 * kv
@@ -152,8 +152,8 @@ def test_values_are_the_same():
 
     def gradients(count):
         torch.manual_seed(3)
-        layers = [torch.nn.Sequential(torch.nn.Linear(32, 64), torch.nn.GELU(), torch.nn.Linear(64, 32))
-                  for _ in range(3)]  # fmt: skip
+        nn = torch.nn
+        layers = [nn.Sequential(nn.Linear(32, 64), nn.GELU(), nn.Linear(64, 32)) for _ in range(3)]
         x, device = torch.randn(16, 32), torch.device("trn", 0)
         made = [layer.to(device) for layer in layers]
         offload, out = Offload(count, streams_of(device), ()), x.to(device)

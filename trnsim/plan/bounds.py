@@ -13,8 +13,8 @@ the simulator says of it alone, on a network that nobody else uses. What data pa
 messages between stages add is left out.
 
 Memory. A rank holds its part of the parameters, gradients and moments, and the activations of every
-forward that runs ahead of its backward in the schedule, but for those of layers that go to the host.
-What the copies there and back take is left out.
+forward that runs ahead of its backward in the schedule, but for those of layers that go to the
+host. What the copies there and back take is left out.
 """
 
 from __future__ import annotations
