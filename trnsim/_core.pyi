@@ -65,6 +65,11 @@ class Machine:
         Between the host's memory and one chip, one direction.
         """
     @property
+    def host_memory_bytes(self) -> int | None:
+        """
+        Of one server's host; None where the file does not say.
+        """
+    @property
     def legal_chip_counts(self) -> list[int]:
         ...
     @property

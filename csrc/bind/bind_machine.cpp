@@ -59,6 +59,11 @@ void bind_site(py::class_<Machine, std::shared_ptr<Machine>>& type) {
           "None where the machine states none.");
 }
 
+std::optional<int64_t> host_memory_bytes(const Machine& machine) {
+  const int64_t bytes = machine.server.host_memory_bytes;
+  return bytes > 0 ? std::optional(bytes) : std::nullopt;
+}
+
 void bind_types(py::module_& module) {
   py::class_<Figure>(module, "Figure")
       .def(py::init([](const std::string& key, const std::string& value, const std::string& unit,
@@ -101,6 +106,8 @@ void bind_types(py::module_& module) {
           "host_link_bytes_per_s",
           [](const Machine& m) { return m.server.host_link_Bps.to_double(); },
           "Between the host's memory and one chip, one direction.")
+      .def_property_readonly("host_memory_bytes", host_memory_bytes,
+                             "Of one server's host; None where the file does not say.")
       .def_property_readonly("published_flops",
                              [](const Machine& m) {
                                std::map<std::string, double> peaks;

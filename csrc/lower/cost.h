@@ -88,6 +88,7 @@ struct Cost {
   int64_t dma_copy_ps = 0;        // SBUF to SBUF, beside the streams
   int64_t least_dma_ps = 0;       // descriptor generation: no copy is faster
   int64_t host_link_ps = 0;       // on the link to the host, for a copy over it
+  int8_t host_link = -1;          // which way: 0 to the host, 1 from it; -1 = no such copy
   std::vector<Stream> streams;
   // The domain: fusion joins equal ones.
   int64_t elements = 0, row_length = 0;

@@ -9,6 +9,10 @@
 // are placed so that they end with it, since they work on its tiles as they come. A cold op (first
 // of a graph, or after a call that it needs) takes P0 + max over engines + Q0.
 //
+// Copies between host and device. Each way of the link to the host is a queue of its own, beside
+// the engines and the HBM's DMA. What a stream holds before a copy ends before it begins, and what
+// comes after it on that stream waits for it; other streams wait by events alone.
+//
 // Eager. The host launches ops in record order, a captured graph as one; a kernel waits for its
 // launch and for the kernel before it on its stream.
 //
@@ -27,6 +31,11 @@ struct UnitTasks {
   int32_t done = -1;      // ends when they are in the HBM too
   int32_t op = -1;
 };
+
+// Of a copy to or from the host: it is as long on a slow chip as on others.
+inline TaskKind host_copy_kind(const Unit& unit) {
+  return unit.host_link == 0 ? TaskKind::store : TaskKind::load;
+}
 
 struct Emission {
   const workload::Workload* workload = nullptr;

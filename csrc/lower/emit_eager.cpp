@@ -86,9 +86,13 @@ class EagerEmitter {
     const int32_t op = int32_t(builder_.program().ops.size());
     builder_.program().ops.push_back(make_op(plan_, int32_t(index), workload_, group, target_));
     const bool tensor = unit.members.front().cost->executed_flops > 0;
+    const bool is_copy = unit.host_link >= 0;
+    const int32_t queue = is_copy  ? builder_.queue(QueueKind::host_link, unit.host_link)
+                          : tensor ? tensor_
+                                   : vector_;
     const std::vector<Dep> deps = deps_of(unit);
-    done_[index] =
-        builder_.task(TaskKind::compute, tensor ? tensor_ : vector_, group.gpu_ps, op, deps);
+    done_[index] = builder_.task(is_copy ? host_copy_kind(unit) : TaskKind::compute, queue,
+                                 group.gpu_ps, op, deps);
     last_[unit.stream] = done_[index];
   }
 

@@ -46,7 +46,7 @@ class GraphEmitter {
   void emit(int32_t index, int32_t count) {
     switch (unit(index).kind) {
       case UnitKind::ops:
-        return emit_ops(index);
+        return unit(index).host_link >= 0 ? emit_host_copy(index) : emit_ops(index);
       case UnitKind::call:
         return emit_calls(index, count);
       case UnitKind::host_wait:
@@ -88,7 +88,7 @@ class GraphEmitter {
 
   // Everything that `reader` takes from `producer` is still in SBUF.
   bool reads_only_on_chip(int32_t producer, int32_t reader) const {
-    if (producer + 1 != reader) return false;
+    if (!comes_next(plan_, producer, reader)) return false;
     for (const Member& member : unit(reader).members) {
       for (const int32_t value : member.inputs) {
         if (value < 0 || plan_.values[size_t(value)].producer != producer) continue;
@@ -98,9 +98,14 @@ class GraphEmitter {
     return true;
   }
 
+  // An op of the engines, and no copy to or from the host.
+  bool is_computed(int32_t index) const {
+    return unit(index).kind == UnitKind::ops && unit(index).host_link < 0;
+  }
+
   bool is_first(int32_t index) const {
     for (int32_t i = index - 1; i >= 0 && unit(i).graph == unit(index).graph; --i) {
-      if (unit(i).kind == UnitKind::ops) return false;
+      if (is_computed(i)) return false;
     }
     return true;
   }
@@ -108,7 +113,7 @@ class GraphEmitter {
   bool is_last(int32_t index) const {
     for (size_t i = size_t(index) + 1; i < plan_.units.size(); ++i) {
       if (unit(int32_t(i)).graph != unit(index).graph) return true;
-      if (unit(int32_t(i)).kind == UnitKind::ops) return false;
+      if (is_computed(int32_t(i))) return false;
     }
     return true;
   }
@@ -147,7 +152,8 @@ class GraphEmitter {
     int32_t first = -1;
     const int32_t last = emit_engines(index, weights, load, cold, producers, first, bound_ps);
     // The next op's weights come before this op's results in the queue.
-    const size_t next = size_t(index) + 1;
+    size_t next = size_t(index) + 1;
+    while (next < plan_.units.size() && unit(int32_t(next)).host_link >= 0) ++next;
     if (next < plan_.units.size() && unit(int32_t(next)).kind == UnitKind::ops &&
         unit(int32_t(next)).graph == unit(index).graph) {
       emit_weights(int32_t(next), last_ops_[1], 0);
@@ -202,6 +208,20 @@ class GraphEmitter {
     return builder_.task(TaskKind::store, dma_, store_ps + drain_ps, op_index(index), deps);
   }
 
+  // On the link to the host, which is a DMA queue of its own.
+  void emit_host_copy(int32_t index) {
+    launch(unit(index).graph);
+    const GroupCost& group = groups_[size_t(index)];
+    bool cold = is_first(index);
+    const std::vector<Dep> deps = producer_deps(index, cold);
+    const int64_t copy_ps =
+        std::max(group.dma_ps(), *std::max_element(group.engine_ps.begin(), group.engine_ps.end()));
+    UnitTasks& tasks = tasks_[size_t(index)];
+    tasks.computed = tasks.done = builder_.task(
+        host_copy_kind(unit(index)), builder_.queue(QueueKind::host_link, unit(index).host_link),
+        copy_ps, op_index(index), deps);
+  }
+
   void emit_calls(int32_t first, int32_t count) {
     std::vector<Arrival> together;
     for (int32_t i = first; i < first + count; ++i) {
@@ -227,7 +247,7 @@ class GraphEmitter {
   }
 
   int64_t drain(int32_t producer) const {
-    return unit(producer).kind == UnitKind::ops && !is_last(producer) ? target_.drain_ps() : 0;
+    return is_computed(producer) && !is_last(producer) ? target_.drain_ps() : 0;
   }
 
   void emit_host_wait(int32_t index) {
@@ -235,6 +255,9 @@ class GraphEmitter {
     for (const int32_t value : unit(index).reads) {
       const int32_t producer = value < 0 ? -1 : plan_.values[size_t(value)].producer;
       if (producer >= 0) deps.push_back(after(producer, drain(producer)));
+    }
+    for (const int32_t fence : unit(index).fences) {
+      if (unit(fence).host_link >= 0) deps.push_back(after(fence, 0));
     }
     if (unit(index).waits_for_all) {
       const size_t queues = builder_.program().queues.size();

@@ -4,6 +4,7 @@
 #include "lower/plan.h"
 
 #include <algorithm>
+#include <set>
 
 #include "lower/order.h"
 #include "workload/captured_graph.h"
@@ -27,6 +28,7 @@ class Planner {
         call_unit_(workload.calls.size(), -1) {}
 
   Plan run(const workload::Step& step, const std::vector<uint8_t>& outside) {
+    find_copied(step);
     for (const int64_t index : issue_order(workload_, step, outside)) {
       add(index, workload_.records[size_t(index)]);
     }
@@ -35,6 +37,34 @@ class Planner {
   }
 
  private:
+  // Events that streams with copies to or from the host wait for.
+  void find_copied(const workload::Step& step) {
+    std::set<int32_t> copying;
+    for (int64_t i = step.begin; i < step.end; ++i) {
+      const Record& record = workload_.records[size_t(i)];
+      if (record.kind == RecordKind::op && costs_[size_t(record.signature)].host_link >= 0) {
+        copying.insert(record.stream);
+      }
+    }
+    if (copying.empty()) return;
+    for (int64_t i = step.begin; i < step.end; ++i) {
+      const Record& record = workload_.records[size_t(i)];
+      if (record.kind == RecordKind::event_wait && copying.count(record.stream) > 0) {
+        copied_behind_.insert(record.payload);
+      }
+    }
+  }
+
+  // What a copy to the host waits for is a unit that nothing joins later: it would wait for that,
+  // too.
+  void add_event(const Record& record) {
+    events_[record.payload] =
+        Event{last_unit(record.stream), record.stream, fences_[record.stream]};
+    if (copied_behind_.count(record.payload) > 0) {
+      fenced_at_[record.stream] = int32_t(plan_.units.size());
+    }
+  }
+
   void add(int64_t index, const Record& record) {
     switch (record.kind) {
       case RecordKind::op:
@@ -46,8 +76,7 @@ class Planner {
       case RecordKind::host_read:
         return add_host_read(index, record);
       case RecordKind::event_record:
-        events_[record.payload] = Event{last_unit(record.stream), fences_[record.stream]};
-        return;
+        return add_event(record);
       case RecordKind::event_wait:
         return add_event_wait(record);
       case RecordKind::marker:
@@ -152,9 +181,10 @@ class Planner {
     } else {
       if (options_.graph_per_op) end_graph();
       unit = new_unit(UnitKind::ops, index, record);
+      if (cost.host_link >= 0) keep_copy_in_order(unit, record.stream, cost.host_link);
     }
     for (size_t i = 0; i < signature.inputs.size(); ++i) {
-      read(member.inputs[i], unit, signature.inputs[i].mutated);
+      read(member.inputs[i], unit, signature.inputs[i].mutated || cost.host_link >= 0);
     }
     for (size_t i = 0; i < signature.outputs.size(); ++i) {
       member.written.push_back(write(storage_of_use(record, signature.inputs.size() + i), unit));
@@ -163,6 +193,15 @@ class Planner {
     absorb(plan_.units[size_t(unit)], signature, cost);
     plan_.units[size_t(unit)].members.push_back(std::move(member));
     last_unit_[record.stream] = unit;
+  }
+
+  // A copy to or from the host is on a queue of its own: what a stream holds before it ends first,
+  // and what comes after it waits.
+  void keep_copy_in_order(int32_t unit, int32_t stream, int8_t way) {
+    constexpr int32_t kHostLinkKey = -(1 << 20);  // below any stream's
+    plan_.units[size_t(unit)].host_link = way;
+    if (last_unit(stream) >= 0) plan_.units[size_t(unit)].fences.push_back(last_unit(stream));
+    fences_[stream][kHostLinkKey - way] = unit;
   }
 
   // Written arguments that the op does not return.
@@ -284,7 +323,7 @@ class Planner {
     const auto event = events_.find(record.payload);
     if (event == events_.end()) return;  // recorded before the step: already over
     for (const auto& [queue, unit] : event->second.fences) fence(record.stream, queue, unit);
-    fence(record.stream, -1 - record.stream, event->second.unit);
+    fence(record.stream, -1 - event->second.stream, event->second.unit);
   }
 
   void add_host_read(int64_t index, const Record& record) {
@@ -309,7 +348,7 @@ class Planner {
   }
 
   struct Event {
-    int32_t unit = -1;
+    int32_t unit = -1, stream = 0;
     std::map<int32_t, int32_t> fences;
   };
 
@@ -322,6 +361,7 @@ class Planner {
   std::map<int32_t, std::map<int32_t, int32_t>> fences_;  // stream -> queue -> last unit
   std::map<int32_t, int32_t> fenced_at_, last_unit_;      // by stream
   std::map<int32_t, Event> events_;
+  std::set<int32_t> copied_behind_;  // events
   int32_t graph_ = 0, first_of_graph_ = 0, region_ = -1;
 };
 
@@ -333,9 +373,18 @@ Plan plan_step(const workload::Workload& workload, const workload::Step& step,
   return Planner(workload, costs, options).run(step, outside);
 }
 
+bool comes_next(const Plan& plan, int32_t producer, int32_t reader) {
+  int32_t before = reader - 1;
+  while (before > producer && plan.units[size_t(before)].host_link >= 0) --before;
+  return before == producer;
+}
+
 bool stays_on_chip(const Plan& plan, const Value& value, int32_t reader, const Target& target) {
-  if (target.is_gpu() || value.producer < 0 || value.producer + 1 != reader) return false;
+  if (target.is_gpu() || value.producer < 0 || !comes_next(plan, value.producer, reader)) {
+    return false;
+  }
   const Unit &from = plan.units[size_t(value.producer)], &to = plan.units[size_t(reader)];
+  if (from.host_link >= 0 || to.host_link >= 0) return false;
   if (from.kind != UnitKind::ops || to.kind != UnitKind::ops || from.graph != to.graph ||
       from.phase != to.phase) {
     return false;

@@ -51,6 +51,7 @@ struct Unit {
   int32_t call = -1;           // in Workload::calls
   int64_t record = 0;          // the first one
   bool waits_for_all = false;  // host_wait without a value
+  int8_t host_link = -1;       // of a copy between host and device: its way, as Cost has it
   // Of an ops unit, for joining:
   int64_t elements = 0, row_length = 0, row_bytes = 0;
   bool has_anchor = false, has_rows = false, open = false;
@@ -75,6 +76,10 @@ struct PlanOptions {
 Plan plan_step(const workload::Workload& workload, const workload::Step& step,
                const std::vector<uint8_t>& outside, const std::vector<Cost>& costs,
                const PlanOptions& options);
+
+// Whether `reader` is the next unit after `producer`, copies to and from the host left out: they
+// run beside what the engines do.
+bool comes_next(const Plan& plan, int32_t producer, int32_t reader);
 
 // A value stays on the chip between two units when its reader is the next unit of the same graph
 // and phase, and it takes no more than a share of the SBUF, or of a TPU's VMEM.

@@ -7,7 +7,8 @@ namespace trnsim::lower {
 
 const char* queue_kind_name(QueueKind kind) {
   static constexpr const char* kNames[kQueueKindCount] = {
-      "host", "tensor", "vector", "scalar", "gpsimd", "dma", "collective", "send", "recv"};
+      "host", "tensor",     "vector", "scalar", "gpsimd",
+      "dma",  "collective", "send",   "recv",   "host_link"};
   return kNames[size_t(kind)];
 }
 

@@ -33,14 +33,17 @@ enum class QueueKind : uint8_t {
   dma,
   collective,
   send,
-  recv
+  recv,
+  host_link  // copies between the host's memory and the HBM: one queue each way
 };
-inline constexpr int kQueueKindCount = 9;
+inline constexpr int kQueueKindCount = 10;
 const char* queue_kind_name(QueueKind kind);
 
 struct Queue {
   QueueKind kind = QueueKind::host;
-  int32_t index = 0;  // collective stream, or the peer rank of a send or receive queue
+  // Collective stream, the peer rank of a send or receive queue, or of a host link 0 for copies to
+  // the host and 1 for those from it.
+  int32_t index = 0;
 };
 
 enum class TaskKind : uint8_t {

@@ -210,6 +210,7 @@ const Figure* Machine::figure(const std::string& key) const {
 }
 
 std::string Machine::engine_name(const std::string& engine) const {
+  if (engine == "host_link") return "link to the host";
   const auto found = chip.engine_names.find(engine);
   return found == chip.engine_names.end() ? engine + " engine" : found->second;
 }

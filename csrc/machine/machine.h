@@ -182,8 +182,9 @@ struct Slice {
 };
 
 struct Server {
-  int64_t chips = 0;       // chips of one server
-  Rational host_link_Bps;  // between the host's memory and one chip, one direction
+  int64_t chips = 0;              // chips of one server
+  Rational host_link_Bps;         // between the host's memory and one chip, one direction
+  int64_t host_memory_bytes = 0;  // of one server; 0 = unknown
 };
 
 // The network between pods: a Clos of two tiers of switches (leaf, spine) or three (ToR below

@@ -134,6 +134,8 @@ void read_scale_up(Reader& reader, Machine& machine) {
   const std::string kind = reader.deciding_word("scale_up.kind", {"torus", "switch", "hypercube"});
   machine.server.chips = reader.whole("server.chips", number);
   machine.server.host_link_Bps = reader.rational("server.host_link_bandwidth", bandwidth);
+  const std::string memory = "server.host_memory";
+  if (reader.has(memory)) machine.server.host_memory_bytes = reader.whole(memory, Dimension::bytes);
   machine.hop_ps = reader.time_ps("scale_up.hop_latency");
   if (kind == "torus") {
     machine.scale_up = ScaleUp::torus;

@@ -336,7 +336,7 @@ Run project_step(const Workloads& workloads, const machine::Machine& machine,
   add_flops(*simulated.timeline->system, machine, projection);
   add_throughput(of, {options.samples_per_step, options.tokens_per_step}, projection);
   add_cost(machine, projection);
-  add_memory(of, machine, projection);
+  add_memory(of, machine, simulated, projection);
   for (const CaseRole& role : of.roles) {
     projection.outside_step_ps =
         std::max(projection.outside_step_ps, outside_step_ps(of, role, machine));

@@ -8,6 +8,7 @@
 
 #include "project/gradient_flow.h"
 #include "project/group_names.h"
+#include "project/held.h"
 #include "project/roles.h"
 #include "workload/messages.h"
 
@@ -280,12 +281,17 @@ const char* memory_kind_name(size_t storage_kind) {
   return kNames[storage_kind];
 }
 
-void add_memory(const Case& of, const machine::Machine& machine, Projection& projection) {
+void add_memory(const Case& of, const machine::Machine& machine, const Simulated& simulated,
+                Projection& projection) {
   const int64_t ranks_per_chip = of.placement.ranks_per_chip;
   workload::MemoryPeak peak;
-  for (const CaseRole& role : of.roles) {
+  for (size_t i = 0; i < of.roles.size(); ++i) {
+    const CaseRole& role = of.roles[i];
     workload::Workload classified = *role.workload;
     workload::classify_storages(classified);
+    const int32_t rank = simulated.cohorts.class_of_rank[size_t(role.workload->rank)];
+    hold_for_copies(classified, *simulated.roles[i].program, *simulated.timeline,
+                    simulated.timeline->first_task[size_t(rank)]);
     const workload::MemoryPeak mine = workload::replay_allocations(classified);
     projection.roles.push_back(
         {classified.role, role.ranks.text(), role.ranks.size(), mine.allocated_bytes});

@@ -45,7 +45,8 @@ void add_cost(const machine::Machine& machine, Projection& projection);
 const char* memory_kind_name(size_t storage_kind);
 
 // Peak by the caching-allocator model of each role; of the one that takes most by kind, and whether
-// it fits a rank.
-void add_memory(const Case& of, const machine::Machine& machine, Projection& projection);
+// it fits a rank. What copies to the host still read is held (held.h).
+void add_memory(const Case& of, const machine::Machine& machine, const Simulated& simulated,
+                Projection& projection);
 
 }  // namespace trnsim::project

@@ -42,7 +42,7 @@ void append(std::vector<Segment>& segments, Segment segment) {
 
 bool is_engine(QueueKind kind) {
   return kind == QueueKind::tensor || kind == QueueKind::vector || kind == QueueKind::scalar ||
-         kind == QueueKind::gpsimd || kind == QueueKind::dma;
+         kind == QueueKind::gpsimd || kind == QueueKind::dma || kind == QueueKind::host_link;
 }
 
 RoleIndex::RoleIndex(const lower::Program& program)
@@ -121,7 +121,11 @@ std::vector<Segment> Sweep::segments(int64_t rank) const {
       const int64_t start = start_of(rank, task);
       if (start <= now) {
         const auto& tasks = program_of(rank).tasks;
-        const auto key = [&](int32_t t) { return std::pair(tasks[size_t(t)].op, t); };
+        const auto& queues = program_of(rank).queues;
+        const auto key = [&](int32_t t) {
+          const lower::Task& of = tasks[size_t(t)];
+          return std::tuple(queues[size_t(of.queue)].kind == QueueKind::host_link, of.op, t);
+        };
         if (owner < 0 || key(task) < key(owner)) owner = task;
         boundary = std::min(boundary, end_of(rank, task));
       } else if (start < next_start || (start == next_start && task < next_task)) {

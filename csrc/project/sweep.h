@@ -4,9 +4,8 @@
 // Sweep: what one rank does at each instant of a Timeline, as segments that tile [0, makespan).
 //
 // At each instant the first of these that holds:
-//   compute        a compute engine or its DMA is busy; the owner is the earliest op in Program
-//   order
-//                  (later ones run ahead: they prefetch)
+//   compute        a compute engine or its DMA is busy, or else a copy to or from the host; the
+//                  owner is the earliest op in Program order (later ones run ahead: they prefetch)
 //   host           what the rank waits for is being launched
 //   bubble         it waits for a message that is not yet sent, or is done with the step; a message
 //                  that is a step of a collective counts as the collective
@@ -39,7 +38,7 @@ struct Segment {
   Activity activity = Activity::compute;
 };
 
-bool is_engine(lower::QueueKind kind);  // tensor, vector, scalar, gpsimd, dma
+bool is_engine(lower::QueueKind kind);  // tensor, vector, scalar, gpsimd, dma, host_link
 
 // The order of queues of one Program, worked out once for all its ranks.
 struct RoleIndex {

@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <map>
 
+#include "project/held.h"
 #include "project/rates.h"
 #include "report/link_pictures.h"
 #include "workload/caching_allocator.h"
@@ -109,6 +110,9 @@ MemoryPicture picture_memory(const project::Run& run, size_t role, int64_t bin_c
             "the run has " + std::to_string(run.workloads.size()));
   workload::Workload workload = *run.workloads[role];
   workload::classify_storages(workload);
+  const int32_t rank = run.cohorts.class_of_rank[size_t(workload.rank)];
+  project::hold_for_copies(workload, *run.roles[role].program, *run.timeline,
+                           run.timeline->first_task[size_t(rank)]);
   const std::map<int64_t, int64_t> starts = starts_of_records(run, role);
   Live live(workload);
   Highest highest(bins);

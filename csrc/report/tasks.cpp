@@ -63,6 +63,8 @@ std::string queue_name(const lower::Queue& queue) {
       return "send to " + std::to_string(queue.index);
     case QueueKind::recv:
       return "receive from " + std::to_string(queue.index);
+    case QueueKind::host_link:
+      return queue.index == 0 ? "copies to the host" : "copies from the host";
     default:
       return name + " engine";
   }
@@ -78,7 +80,10 @@ std::string slice_name(const lower::Program& program, const lower::Task& task) {
   }
   if (task.op < 0) return task_kind_name(task.kind);
   const std::string& op = program.ops[size_t(task.op)].name;
-  return task.kind == TaskKind::compute ? op : std::string(task_kind_name(task.kind)) + " " + op;
+  const bool is_copy = program.queues[size_t(task.queue)].kind == QueueKind::host_link;
+  return task.kind == TaskKind::compute || is_copy
+             ? op
+             : std::string(task_kind_name(task.kind)) + " " + op;
 }
 
 void check_rank(const project::Run& run, int64_t rank) {

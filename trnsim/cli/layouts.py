@@ -35,6 +35,13 @@ Recompute = Annotated[
     str | None,
     typer.Option(metavar="none,selective,full", help="What is computed again (default: each)."),
 ]
+Offload = Annotated[
+    str | None,
+    typer.Option(
+        metavar="N[,N...]",
+        help="First layers whose activations go to host memory until their backward (default: 0).",
+    ),
+]
 Precision = Annotated[
     str | None,
     typer.Option(metavar="P", help="Of a model's products: bf16, fp8, ... (default: bf16)."),
@@ -56,7 +63,7 @@ Jobs = Annotated[
     typer.Option(metavar="N", min=1, help="Processes of a search (default: one a core)."),
 ]
 
-_DEGREES = ("tp", "pp", "vp", "cp", "ep", "micro_batch", "zero")
+_DEGREES = ("tp", "pp", "vp", "cp", "ep", "micro_batch", "zero", "offload_layers")
 
 
 def space_of(

@@ -102,7 +102,7 @@ def scale(
     vp: layouts.Vp = None, cp: layouts.Cp = None, ep: layouts.Ep = None,
     micro_batch: layouts.MicroBatch = None, zero: layouts.Zero = None,
     recompute: layouts.Recompute = None, precision: layouts.Precision = None,
-    expert_skew: layouts.ExpertSkew = None,
+    offload_layers: layouts.Offload = None, expert_skew: layouts.ExpertSkew = None,
     least_used: layouts.LeastUsed = None, jobs: layouts.Jobs = None,
     out: options.KeepOut = None,
     as_json: options.Json = False,
@@ -132,7 +132,7 @@ def scale(
     space = layouts.space_of(
         global_batch=global_batch, sequence=sequence, tp=tp, pp=pp, vp=vp, cp=cp, ep=ep,
         micro_batch=micro_batch, zero=zero, recompute=recompute, precision=precision,
-        least_used=least_used, expert_skew=expert_skew,
+        offload_layers=offload_layers, expert_skew=expert_skew, least_used=least_used,
     )  # fmt: skip
     document = output.claim_json(as_json)
     done = scale_all(

@@ -69,6 +69,7 @@ def search(
     micro_batch: layouts.MicroBatch = None,
     zero: layouts.Zero = None,
     recompute: layouts.Recompute = None,
+    offload_layers: layouts.Offload = None,
     precision: layouts.Precision = "bf16",
     expert_skew: layouts.ExpertSkew = None,
     stack: Stack = None,
@@ -99,7 +100,7 @@ def search(
     space = layouts.space_of(
         global_batch=global_batch, sequence=sequence, tp=tp, pp=pp, vp=vp, cp=cp, ep=ep,
         micro_batch=micro_batch, zero=zero, recompute=recompute, precision=precision,
-        least_used=least_used, expert_skew=expert_skew,
+        offload_layers=offload_layers, expert_skew=expert_skew, least_used=least_used,
     )  # fmt: skip
     asked = RunOptions(overrides=tuple(overrides or ()), stack=stack, ranks_per_chip=ranks_per_chip)
     output.check_out(out)

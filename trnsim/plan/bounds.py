@@ -20,7 +20,8 @@ many.) So a layer is measured with the skew itself: `alone` keeps expert paralle
 the tokens of a rank as they are, so that each rank there has the rows that it has in the layout.
 
 Memory. A rank holds its part of the parameters, gradients and moments, and the activations of every
-forward that runs ahead of its backward in the schedule.
+forward that runs ahead of its backward in the schedule, but for those of layers that go to the
+host. What the copies there and back take is left out.
 """
 
 from __future__ import annotations
@@ -87,7 +88,9 @@ def alone(layout: Layout, kind: Kind) -> Layout | None:
         layout = layout.with_(cp=1, sequence=layout.sequence // layout.cp)
     ep = layout.ep if has_experts else 1
     dp = ep // math.gcd(ep, layout.tp * layout.cp)
-    return layout.with_(pp=1, vp=1, ep=ep, dp=dp, shard=0, global_batch=layout.micro_batch * dp)
+    return layout.with_(
+        pp=1, vp=1, ep=ep, dp=dp, shard=0, global_batch=layout.micro_batch * dp, offload_layers=0
+    )  # fmt: skip
 
 
 def layer_by_peak(model: Model, layout: Layout, kind: Kind, peak_flops: float) -> float:
@@ -115,16 +118,17 @@ def bound_of(
     for stage in {0, layout.pp - 1}:
         held = _state_bytes(model, candidate, stage)
         if activations is not None:
-            held += _activation_bytes(layout, stage, pieces, activations)
+            on_device = _kinds_of_pieces(model, layout.pp, layout.vp, layout.offload_layers)
+            held += _activation_bytes(layout, stage, on_device, activations)
         memory = max(memory, held)
     return Bound(whole, memory)
 
 
 @functools.lru_cache(1024)
-def _kinds_of_pieces(model: Model, pp: int, vp: int) -> list[Counter[Kind]]:
-    """How many layers of each kind every piece of the model has."""
+def _kinds_of_pieces(model: Model, pp: int, vp: int, without: int = 0) -> list[Counter[Kind]]:
+    """How many layers of each kind every piece of the model has, without its first ones."""
     pieces = Layout(pp=pp, vp=vp, global_batch=pp).chunk_layers(model)
-    return [Counter(kind_of(model, layer) for layer in piece) for piece in pieces]
+    return [Counter(kind_of(model, layer) for layer in piece[without:]) for piece in pieces]
 
 
 @functools.lru_cache(64)

@@ -81,7 +81,7 @@ class Found:
         layout = self.candidate.layout
         degrees = (layout.tp, layout.pp, layout.vp, layout.cp, layout.ep, layout.micro_batch)
         return (self.trial.step_time_s, self.trial.memory_peak_bytes, self.candidate.chips,
-                *degrees, layout.zero, str(layout.recompute))  # fmt: skip
+                *degrees, layout.zero, str(layout.recompute), layout.offload_layers)  # fmt: skip
 
 
 @dataclass

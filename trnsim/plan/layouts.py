@@ -24,7 +24,7 @@ if TYPE_CHECKING:
     from trnsim import _core
     from trnsim.recipes.models import Model
 
-_DEGREES = ("tp", "pp", "vp", "cp", "ep", "micro_batch", "recompute", "zero")
+_DEGREES = ("tp", "pp", "vp", "cp", "ep", "micro_batch", "recompute", "zero", "offload_layers")
 TOKENS = 1 << 24  # of a step: Llama 3 405B's last batch size (Llama Team 2024, section 3.4.1)
 LEAST_USED = 0.9  # of the chips that are asked for
 _LARGEST_PIPELINE = 64
@@ -55,6 +55,7 @@ class Space:
 
     Attributes:
         tp, pp, vp, cp, ep, micro_batch, recompute, zero: as of a Layout.
+        offload_layers: as of a Layout; () for none.
         precision, gradient, sequence, global_batch: of all layouts; global_batch 0 is as many
             sequences as TOKENS has.
         styles: of layouts whose parameters are not divided (zero 0 to 2), and of FSDP (zero 3);
@@ -73,6 +74,7 @@ class Space:
     micro_batch: tuple[int, ...] | None = None
     recompute: tuple[str | tuple[str, ...], ...] | None = None
     zero: tuple[int, ...] | None = None
+    offload_layers: tuple[int, ...] = ()
     precision: str = "bf16"
     gradient: str = "float32"
     styles: tuple[str, str] = ("megatron", "megatron-fsdp")
@@ -105,6 +107,8 @@ class Space:
                     f"recompute '{recompute}': use {', '.join(RECOMPUTE)}, or what is kept of "
                     f"{', '.join(KEPT)}"
                 )
+        if any(number < 0 for number in self.offload_layers):
+            raise PlanError(f"offload_layers {min(self.offload_layers)}: use 0 or more")
         if not 0 < self.least_used <= 1:
             raise PlanError(f"least_used {self.least_used:g}: use above 0, up to 1")
 
@@ -234,15 +238,16 @@ def _degrees(model: Model, pod_ranks: int, ranks: int, space: Space) -> Iterator
     ep = space.ep or (_powers(min(model.experts, ranks)) if model.experts else (1,))
     recompute = space.recompute or RECOMPUTE
     zero = space.zero or tuple(n for n, style in ((1, 0), (3, 1)) if space.styles[style])
-    for t, p, c, e, m, r, z in itertools.product(
-        tp, pp, cp, ep, space.micro_batch or (1, 2, 4, 8), recompute, zero
+    offload = space.offload_layers or (0,)
+    for t, p, c, e, m, r, z, o in itertools.product(
+        tp, pp, cp, ep, space.micro_batch or (1, 2, 4, 8), recompute, zero, offload
     ):
         if z == 3 and p > 1 and space.pp is None:
             continue  # FSDP gathers parameters for every micro-batch: nobody pipelines it
         if r == "selective" and space.recompute is None and not _has_scores(space, z):
             continue  # a fused kernel keeps no scores: the same program as without
         for v in space.vp or _pieces(layers, p):
-            values = (t, p, v, c, e, m, r, z)
+            values = (t, p, v, c, e, m, r, z, o)
             yield dict(zip(_DEGREES, values, strict=True))
 
 

@@ -9,6 +9,9 @@ import gc
 from dataclasses import asdict, dataclass, field
 from typing import TYPE_CHECKING, Any
 
+from trnsim.errors import PlanError
+from trnsim.report import words
+
 if TYPE_CHECKING:
     from trnsim import _core
     from trnsim.project import Projection
@@ -89,11 +92,35 @@ def step_of(
     from trnsim.project import project
 
     server = _machine(where).server_chips * where.ranks_per_chip
+    workloads = recipes.capture(model, layout, style, ranks_per_server=server)
+    if layout.offload_layers:
+        _check_host_memory(_machine(where), workloads[0], min(layout.world, server))
     return project(
-        recipes.capture(model, layout, style, ranks_per_server=server), _machine(where),
+        workloads, _machine(where),
         ranks_per_chip=where.ranks_per_chip, tokens_per_step=layout.global_batch * layout.sequence,
         samples_per_step=layout.global_batch, top=0, advise=False, interval=interval,
     )  # fmt: skip
+
+
+def _check_host_memory(machine: _core.Machine, workload: Any, ranks: int) -> None:
+    """Raises PlanError where what leaves the device is more than the server's host has; where the
+    machine file does not know that, a guess says so."""
+    from trnsim.recipes.offload import most_host_bytes
+
+    each = most_host_bytes(workload)
+    taken, there = each * ranks, machine.host_memory_bytes
+    if there is None:
+        note = (
+            f"{words.size(each)} of activations a rank are in host memory, {words.size(taken)} of "
+            "a server: unknown whether its host has that, for the machine file has no "
+            "server.host_memory"
+        )
+        workload.notes = [*workload.notes, note]
+    elif taken > there:
+        raise PlanError(
+            f"offloaded activations take {words.size(taken)} of a server's host, which has "
+            f"{words.size(there)}: use fewer offload_layers, or a smaller micro_batch"
+        )
 
 
 def try_layout(

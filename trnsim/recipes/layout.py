@@ -41,6 +41,8 @@ class Layout:
         gradient: dtype that gradients are accumulated and reduced in.
         expert_skew: how uneven the router is on the simulated device: "zipf:S", the popularity of
             experts falls with their rank to the power S (`skew`); "" all get the same.
+        offload_layers: first layers whose activations are in host memory between forward and
+            backward (offload.py).
     """
 
     tp: int = 1
@@ -61,6 +63,7 @@ class Layout:
     gradient: str = "float32"
     schedule: str = "1f1b"
     expert_skew: str = ""
+    offload_layers: int = 0
     notes: tuple[str, ...] = field(default=(), compare=False)
 
     def __post_init__(self) -> None:
@@ -74,6 +77,7 @@ class Layout:
             if getattr(self, name) not in known:
                 raise RecipeError(f"{name} '{getattr(self, name)}': use {', '.join(known)}")
         self._check_recompute()
+        self._check_offload()
         if self.zero not in (0, 1, 2, 3):
             raise RecipeError(f"zero {self.zero}: use 0, 1, 2 or 3 (FSDP)")
         if self.vp > 1 and self.pp == 1:
@@ -115,6 +119,23 @@ class Layout:
         elif wrong := set(self.recompute) - set(KEPT):
             raise RecipeError(f"'{min(wrong)}' cannot be kept: use some of {', '.join(KEPT)}")
 
+    def _check_offload(self) -> None:
+        """Megatron-LM's own rules of --cpu-offloading-num-layers (transformer_config.py)."""
+        count = self.offload_layers
+        if count < 0:
+            raise RecipeError(f"offload_layers {count}: use 0 or more")
+        if count and self.pp > 1:
+            raise RecipeError(
+                f"offload_layers {count} with pp {self.pp}: Megatron-LM does not offload in a "
+                "pipeline: use pp 1, or offload_layers 0"
+            )
+        if count and self.recompute != "none":
+            kept = self.recompute if isinstance(self.recompute, str) else "of some results"
+            raise RecipeError(
+                f"offload_layers {count} with recompute {kept}: Megatron-LM does not offload what "
+                "it computes again: use recompute none, or offload_layers 0"
+            )
+
     @property
     def world(self) -> int:
         """Ranks of the job."""
@@ -155,6 +176,11 @@ class Layout:
     def check(self, model: Model) -> None:
         """Raises RecipeError when the model cannot be divided so; names the rule and what works."""
         self.chunk_layers(model)
+        if self.offload_layers > model.layers:
+            raise RecipeError(
+                f"offload_layers {self.offload_layers} is more than the {model.layers} layers of a "
+                f"stage: use up to {model.layers}"
+            )
         self._check_tensor_parallel(model)
         if self.sequence % (2 * self.cp if self.cp > 1 else 1):
             raise RecipeError(

@@ -14,6 +14,7 @@ from trnsim.recipes.attention import positions_of
 from trnsim.recipes.block import Block, Embedding, Head, Parts
 from trnsim.recipes.layout import padded_vocab
 from trnsim.recipes.loss import cross_entropy
+from trnsim.recipes.offload import Offload, streams_of
 from trnsim.recipes.parallel import Place
 
 
@@ -42,6 +43,7 @@ class Chunk(nn.Module):
         if layout.recompute_layers >= 0:
             for block in list(self.layers)[layout.recompute_layers :]:
                 block.recompute = "none"
+        self.offload_layers = layout.offload_layers
         positions = positions_of(layout.sequence, layout.cp, place.cp_rank)
         every = positions.repeat(layout.micro_batch).to(parts.device)
         self.register_buffer("positions", every, persistent=False)
@@ -57,11 +59,27 @@ class Chunk(nn.Module):
         """Tokens or hidden states to hidden states or the loss."""
         if self.embedding is not None:
             x = self.embedding(x, self.positions)
+        offload = self._offload(x)
         for block in self.layers:
-            x = block(x, self.cos, self.sin)
+            if offload is None:
+                x = block(x, self.cos, self.sin)
+            else:
+                x = offload.run(block, x, self.cos, self.sin)
+        if offload is not None:
+            offload.end()
         if self.head is None:
             return x
-        return cross_entropy(self.head(x), targets.flatten(), self.place, self.kind)
+        logits = self.head(x)
+        if offload is not None:
+            offload.ahead(logits)
+        return cross_entropy(logits, targets.flatten(), self.place, self.kind)
+
+    def _offload(self, x: Tensor) -> Offload | None:
+        """What sends activations of the first layers to the host; there they are, on a CPU."""
+        if not self.offload_layers or x.device.type == "cpu":
+            return None
+        tables = self.cos, self.sin, self.positions
+        return Offload(self.offload_layers, streams_of(x.device), tables)
 
 
 def fill(chunk: Chunk, layers: list[int], place: Place, hidden: int) -> None:

@@ -68,14 +68,17 @@ DEGREES = ("tp", "pp", "vp", "cp", "ep", "dp")
 
 
 def layout_words(layout: Mapping[str, Any] | None) -> str:
-    """The layout of a named model's step: "tp8 pp16 dp128 mb1 zero1 full"."""
+    """The layout of a named model's step: "tp8 pp16 dp128 mb1 zero1 full", "tp8 mb1 zero1
+    offload12" where 12 layers' activations go to the host."""
     if layout is None:
         return UNKNOWN
     degrees = [f"{name}{layout[name]}" for name in DEGREES if layout[name] > 1]
     sizes = [f"mb{layout['micro_batch']}", f"zero{layout['zero']}"]
     kept = layout["recompute"]
     again = [] if kept == "none" else [kept if isinstance(kept, str) else "some"]
-    return " ".join([*degrees, *sizes, *again])
+    host = layout.get("offload_layers", 0)  # documents from before it have none
+    away = [f"offload{host}"] if host else []
+    return " ".join([*degrees, *sizes, *again, *away])
 
 
 def _layout_lines(name: str, reported: list[tuple[str, Mapping[str, Any]]]) -> list[str]:

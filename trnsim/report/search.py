@@ -37,6 +37,7 @@ _COLUMNS: Mapping[str, Callable[[Row], str]] = {
     **{name: lambda row, name=name: str(row[name]) for name in DEGREES},
     "micro-batch": lambda row: str(row["micro_batch"]),
     "recompute": lambda row: _kept(row["recompute"]),
+    "offload": lambda row: str(row.get("offload_layers", 0)),  # an older document has none
     "chips": lambda row: f"{row['chips']:,}",
     "step time": lambda row: words.duration(row["step_time_s"]),
     "interval": lambda row: _shown(_ends, row["step_time_interval_s"]),
@@ -49,11 +50,14 @@ _COLUMNS: Mapping[str, Callable[[Row], str]] = {
 
 
 def _columns(rows: Sequence[Row], left_out: Sequence[str] = ()) -> dict[str, list[str]]:
-    return {
+    columns = {
         name: [write(row) for row in rows]
         for name, write in _COLUMNS.items()
         if name not in left_out
     }
+    if set(columns["offload"]) <= {"0"}:
+        del columns["offload"]
+    return columns
 
 
 def search_table(done: Search) -> Table:
@@ -144,7 +148,8 @@ def search_lines(done: Search) -> list[str]:
 def named(candidate: Any) -> str:
     """tp 8, pp 16, dp 128 of a candidate."""
     layout = candidate.layout
-    return ", ".join(f"{name} {getattr(layout, name)}" for name in (*DEGREES, "micro_batch"))
+    names = [*DEGREES, "micro_batch"] + ["offload_layers"] * (layout.offload_layers > 0)
+    return ", ".join(f"{name} {getattr(layout, name)}" for name in names)
 
 
 def search_text(done: Search) -> str:

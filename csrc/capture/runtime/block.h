@@ -37,6 +37,7 @@ struct Block {
   int32_t storage = -1;
   int32_t version = 0;
   int8_t kind = -1;  // workload::StorageKind set before the recording knew the storage, or -1
+  int32_t copied_on = -1, kept_for = -1;  // streams: of its last copy to the host, of record_stream
 
   Block* previous = nullptr;
   Block* next = nullptr;

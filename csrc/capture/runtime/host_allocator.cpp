@@ -2,6 +2,8 @@
 // SPDX-FileCopyrightText: The trnsim authors
 #include "capture/runtime/host_allocator.h"
 
+#include <sys/mman.h>
+
 #include <cstdlib>
 #include <cstring>
 #include <map>
@@ -12,13 +14,16 @@ namespace trnsim::capture::runtime {
 namespace {
 
 constexpr size_t kPageBytes = 4096;
+// From here on in pages of their own, which nothing backs before they are written: phantom mode
+// sends activations of any size to the host.
+constexpr size_t kOwnPagesBytes = 64 * 1024;
 
 class PinnedAllocator final : public at::HostAllocator {
  public:
   at::DataPtr allocate(size_t bytes) override {
     if (bytes == 0) return {nullptr, nullptr, &release, at::DeviceType::CPU};
     const size_t rounded = (bytes + kPageBytes - 1) / kPageBytes * kPageBytes;
-    void* address = std::aligned_alloc(kPageBytes, rounded);
+    void* const address = take(rounded);
     TORCH_CHECK(address != nullptr, "trnsim: pinned host memory: could not allocate ", bytes,
                 " bytes");
     const std::unique_lock lock(mutex_);
@@ -63,12 +68,29 @@ class PinnedAllocator final : public at::HostAllocator {
  private:
   static void release(void* address);
 
-  void forget(void* address) {
+  static void* take(size_t bytes) {
+    if (bytes <= kOwnPagesBytes) return std::aligned_alloc(kPageBytes, bytes);
+    void* const pages = mmap(nullptr, bytes, PROT_READ | PROT_WRITE,
+                             MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
+    return pages == MAP_FAILED ? nullptr : pages;
+  }
+
+  // Gives the memory of `bytes` back, which `take` gave.
+  static void give_back(void* address, size_t bytes) {
+    const size_t rounded = (bytes + kPageBytes - 1) / kPageBytes * kPageBytes;
+    if (rounded <= kOwnPagesBytes) return std::free(address);
+    munmap(address, rounded);
+  }
+
+  // Its bytes; 0 where it is none of ours.
+  size_t forget(void* address) {
     const std::unique_lock lock(mutex_);
     const auto found = sizes_.find(uintptr_t(address));
-    if (found == sizes_.end()) return;
-    count(int64_t(found->second), -1);
+    if (found == sizes_.end()) return 0;
+    const size_t bytes = found->second;
+    count(int64_t(bytes), -1);
     sizes_.erase(found);
+    return bytes;
   }
 
   void count(int64_t bytes, int sign) {
@@ -100,8 +122,8 @@ PinnedAllocator& pinned() {
 
 void PinnedAllocator::release(void* address) {
   if (address == nullptr) return;
-  pinned().forget(address);
-  std::free(address);
+  const size_t bytes = pinned().forget(address);
+  if (bytes > 0) give_back(address, bytes);
 }
 
 }  // namespace

@@ -87,12 +87,14 @@ Cost parameter_copy(const Signature& signature, const Target& target) {
   return cost;
 }
 
-// Between the host's memory and the HBM, at the rank's share of the link to the host.
+// Between the host's memory and the HBM, at the rank's share of the link to the host, each way with
+// a queue of its own.
 Cost host_copy(const Signature& signature, const Target& target) {
   Cost cost = make_cost(signature, target, "movement", Fusion::alone);
   int64_t bytes = 0;
   for (const Stream& stream : cost.streams) bytes = std::max(bytes, stream.bytes);
   cost.host_link_ps = duration_ps(bytes, target.host_link_Bps);
+  cost.host_link = signature.op == "trnsim::copy_h2d";
   return cost;
 }
 

@@ -3,7 +3,7 @@
 //
 // Copies between host and device and on the device, and what the host reads. A read of a value that
 // phantom mode does not know is answered by policy: a bool is False (aten/truth.h has exceptions),
-// a number is 1.
+// a number is 1. A copy to pinned memory that the host does not wait for is no read.
 #include <ATen/core/Tensor.h>
 #include <ATen/ops/_linalg_check_errors.h>
 #include <ATen/ops/equal.h>
@@ -17,6 +17,7 @@
 #include "capture/aten/truth.h"
 #include "capture/recorder.h"
 #include "capture/runtime/block.h"
+#include "capture/runtime/guard.h"
 
 namespace trnsim::capture {
 namespace {
@@ -27,6 +28,16 @@ workload::TensorSlot slot(const char* name, const at::Tensor& tensor, bool mutat
   result.mutated = mutated;
   result.meta = tensor_meta(tensor);
   return result;
+}
+
+// For lowering: the memory is kept until the copies to the host on that stream have ended.
+void record_kept(const at::Tensor& tensor, int32_t stream) {
+  if (!is_recording() || is_quiet()) return;
+  workload::Signature signature;
+  signature.op = "aten::record_stream";
+  signature.inputs = {slot("self", tensor, false)};
+  signature.scalars = {{"s", int64_t(stream)}};
+  record_op(intern(signature), std::span(&tensor, 1), {}, {});
 }
 
 void record_copy(const at::Tensor& source, const at::Tensor& target) {
@@ -49,6 +60,11 @@ void record_copy(const at::Tensor& source, const at::Tensor& target) {
     outputs = {target};
   }
   record_op(intern(signature), inputs, outputs, outputs);
+  if (is_trn(target)) return;
+  Block* const block = block_of(source);
+  if (block == nullptr) return;
+  block->copied_on = current_stream_index(c10::DeviceIndex(block->device));
+  if (block->kept_for == block->copied_on) record_kept(source, block->kept_for);
 }
 
 // Can the target hold values after this copy?
@@ -59,9 +75,14 @@ bool writes_values(const at::Tensor& target, bool source_known) {
   return covers_storage(target) && can_be_known(block->bytes, target.scalar_type());
 }
 
+// Large pinned memory is not touched, so that activations of any size can be sent there: its pages,
+// which nothing backs before they are written, read 0.
 void fill_by_policy(const at::Tensor& target, const at::Tensor& source) {
-  if (target.scalar_type() == at::kBool) target.fill_(taken_as_true(source));
-  else target.fill_(1);
+  if (target.nbytes() > size_t(kKnownBytes) && target.is_pinned()) return;
+  if (target.scalar_type() == at::kBool)
+    target.fill_(taken_as_true(source));
+  else
+    target.fill_(1);
 }
 
 bool known(const at::Tensor& tensor) {
@@ -91,11 +112,13 @@ at::Tensor copy_from(const at::Tensor& source, const at::Tensor& target, bool no
   }
   TORCH_CHECK(target.is_cpu(), "cannot copy from ", source.device(), " to ", target.device());
   const bool is_known = known(source);
-  if (is_known) target.copy_(host_alias(source));
-  else fill_by_policy(target, source);
+  if (is_known)
+    target.copy_(host_alias(source));
+  else
+    fill_by_policy(target, source);
   record_copy(source, target);
   const bool waits = !(non_blocking && target.is_pinned());
-  if (waits || !is_known) record_host_read(std::span(&source, 1), !is_known);
+  if (waits) record_host_read(std::span(&source, 1), !is_known);
   return target;
 }
 
@@ -117,12 +140,15 @@ at::Scalar local_scalar_dense(const at::Tensor& self) {
   record_host_read(std::span(&self, 1), !is_known);
   if (is_known) return host_alias(self).item();
   switch (self.scalar_type()) {
-    case at::kBool: return taken_as_true(self);
+    case at::kBool:
+      return taken_as_true(self);
     case at::kComplexFloat:
     case at::kComplexDouble:
-    case at::kComplexHalf: return c10::complex<double>(1, 0);
-    default: return at::isIntegralType(self.scalar_type(), false) ? at::Scalar(int64_t(1))
-                                                                  : at::Scalar(1.0);
+    case at::kComplexHalf:
+      return c10::complex<double>(1, 0);
+    default:
+      return at::isIntegralType(self.scalar_type(), false) ? at::Scalar(int64_t(1))
+                                                           : at::Scalar(1.0);
   }
 }
 
@@ -145,7 +171,13 @@ void linalg_check_errors(const at::Tensor& info, std::string_view api_name, bool
   if (is_known) at::_linalg_check_errors(host_alias(info), api_name, is_matrix);
 }
 
-// Frees are in the order in which the script makes them: nothing to keep for another stream.
-void record_stream(at::Tensor&, at::Stream) {}
+// Frees are recorded in the order in which the script makes them; what a copy to the host on that
+// stream still reads is marked, and kept until the copy has ended.
+void record_stream(at::Tensor& self, at::Stream stream) {
+  Block* const block = block_of(self);
+  if (block == nullptr || stream.id() == block->stream) return;
+  block->kept_for = int32_t(stream.id());
+  if (block->copied_on == block->kept_for) record_kept(self, block->kept_for);
+}
 
 }  // namespace trnsim::capture
