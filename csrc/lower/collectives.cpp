@@ -222,10 +222,11 @@ void fill(CallTemplate& made, const workload::Call& call, int64_t own, const Sit
     case CallKind::recv:
       return direct_phase(Pattern::message, bytes, 1);
     case CallKind::all_to_all:
-      if (!forced.empty()) check_suits(forced, exchange_names(site), site.group);
-      if (forced.empty() && workload::shift_of(call, own) >= 0) {
+      if (!forced.empty()) {
+        check_suits(forced, exchange_names(site), site.group);
+      } else if (const int64_t distance = workload::shift_of(call, own); distance >= 0) {
         made.algorithm = "shift";
-        made.phases = shift_phases(bytes, workload::shift_of(call, own), site);
+        made.phases = shift_phases(bytes, distance, site);
         return;
       }
       made.algorithm = forced.empty() ? "direct" : forced;

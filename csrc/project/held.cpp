@@ -15,6 +15,8 @@ using workload::AllocationEvent;
 using workload::Record;
 using workload::RecordKind;
 
+constexpr const char* kKept = "aten::record_stream";
+
 class Holder {
  public:
   Holder(workload::Workload& workload, const lower::Program& program,
@@ -22,6 +24,7 @@ class Holder {
       : workload_(workload), program_(program), timeline_(timeline), first_task_(first_task) {}
 
   void run() {
+    if (!has_kept()) return;
     find_kept();
     if (kept_.empty()) return;
     find_times();
@@ -30,6 +33,12 @@ class Holder {
   }
 
  private:
+  // Of few programs: most have no such signature among theirs.
+  bool has_kept() const {
+    return std::any_of(workload_.signatures.begin(), workload_.signatures.end(),
+                       [](const workload::Signature& signature) { return signature.op == kKept; });
+  }
+
   bool is_op(const Record& record, const char* op) const {
     return record.kind == RecordKind::op && workload_.signature_of(record).op == op;
   }
@@ -40,7 +49,7 @@ class Holder {
   // Storages that were given to other streams, with these.
   void find_kept() {
     for (const Record& record : workload_.records) {
-      if (!is_op(record, "aten::record_stream") || storage_of(record) < 0) continue;
+      if (!is_op(record, kKept) || storage_of(record) < 0) continue;
       kept_.insert({storage_of(record), int32_t(workload_.signature_of(record).int_or("s", -1))});
     }
   }

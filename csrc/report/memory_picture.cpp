@@ -6,6 +6,7 @@
 #include "project/held.h"
 #include "project/rates.h"
 #include "report/link_pictures.h"
+#include "report/tasks.h"
 #include "workload/caching_allocator.h"
 
 namespace trnsim::report {
@@ -15,8 +16,7 @@ namespace {
 // ops are with the last one before.
 std::map<int64_t, int64_t> starts_of_records(const project::Run& run, size_t role) {
   const lower::Program& program = *run.roles[role].program;
-  const int32_t rank_class = run.cohorts.class_of_rank[size_t(run.workloads[role]->rank)];
-  const int64_t first = run.timeline->first_task[size_t(rank_class)];
+  const int64_t first = first_task(run, run.workloads[role]->rank);
   std::vector<int64_t> start(program.ops.size(), -1);
   for (size_t t = 0; t < program.tasks.size(); ++t) {
     const lower::Task& task = program.tasks[t];
@@ -110,9 +110,8 @@ MemoryPicture picture_memory(const project::Run& run, size_t role, int64_t bin_c
             "the run has " + std::to_string(run.workloads.size()));
   workload::Workload workload = *run.workloads[role];
   workload::classify_storages(workload);
-  const int32_t rank = run.cohorts.class_of_rank[size_t(workload.rank)];
   project::hold_for_copies(workload, *run.roles[role].program, *run.timeline,
-                           run.timeline->first_task[size_t(rank)]);
+                           first_task(run, workload.rank));
   const std::map<int64_t, int64_t> starts = starts_of_records(run, role);
   Live live(workload);
   Highest highest(bins);

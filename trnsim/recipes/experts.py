@@ -81,54 +81,44 @@ class Experts(nn.Module):
         shares = _Route.apply(logits, model.topk)
         if self.style.capacity:
             return self._masked(x, shares)
-        if place.layout.expert_skew and not self.serves:
-            return self._skewed(x, shares)
-        parts = math.lcm(self.count, place.layout.ep)  # equal for every expert and every rank
-        rows = -(-x.shape[0] * model.topk // parts) * parts
         if self.style.routes_on_host:
             shares.detach()[:1, :1].cpu()  # how many tokens go where, as the host asks
         servers, ranks = place.experts_by_server(self.style.dispatch_ranks)
+        members = 1 if ranks is None else ranks.size()
+        sent, rows = self._rows(x.shape[0], members)
+        from_each = [sum(rows) // members] * members
         routed = x
         if servers is not None:
             once = _once_a_server(x.shape[0], model.topk, servers.size())
             routed = _exchanged(_Move.apply(routed, "permute", once), servers)
-        routed = _exchanged(_Move.apply(routed, "permute", rows), ranks)
+        routed = _exchanged(_Move.apply(routed, "permute", sum(sent)), ranks, sent, from_each)
         if self.count > 1:
-            routed = _Move.apply(routed, "permute", rows)
-        routed = routed.unflatten(0, (self.count, -1))
-        up = _Grouped.apply(routed, self.up, self)
+            routed = _Move.apply(routed, "permute", sum(rows))
+        if are_alike := len(set(rows)) == 1:
+            routed = routed.unflatten(0, (self.count, -1))
+        unlike = None if are_alike else rows
+        up = _Grouped.apply(routed, self.up, self, unlike)
         active = _WeightedActivation.apply(up, shares, model.activation, model.gated)
-        routed = _Grouped.apply(active, self.down, self).flatten(0, 1)
+        routed = _Grouped.apply(active, self.down, self, unlike)
+        if are_alike:
+            routed = routed.flatten(0, 1)
         if self.count > 1:
-            routed = _Move.apply(routed, "permute", rows)
-        routed = _exchanged(routed, ranks)
+            routed = _Move.apply(routed, "permute", sum(rows))
+        routed = _exchanged(routed, ranks, from_each, sent)
         if servers is not None:
             routed = _exchanged(_Move.apply(routed, "unpermute", once), servers)
         return _Move.apply(routed, "unpermute", x.shape[0])
 
-    def _skewed(self, x: Tensor, shares: Tensor) -> Tensor:
-        """With unlike numbers of tokens for experts, the same from every rank."""
-        model, place = self.model, self.place
-        to_ranks = list(skew.rows_to_ranks(model, place.layout))
-        rows = skew.rows_of_experts(model, place.layout, place.ep_rank)
-        from_ranks = [sum(rows) // place.layout.ep] * place.layout.ep
-        if self.style.routes_on_host:
-            shares.detach()[:1, :1].cpu()  # how many tokens go where, as the host asks
-        routed = _Move.apply(x, "permute", sum(to_ranks))
-        routed = _AllToAll.apply(routed, to_ranks, from_ranks, place.ep)
-        if self.count > 1:
-            routed = _Move.apply(routed, "permute", sum(rows))
-        if len(set(rows)) == 1:
-            routed, rows = routed.unflatten(0, (self.count, -1)), None
-        up = _Grouped.apply(routed, self.up, self, rows)
-        active = _WeightedActivation.apply(up, shares, model.activation, model.gated)
-        routed = _Grouped.apply(active, self.down, self, rows)
-        if rows is None:
-            routed = routed.flatten(0, 1)
-        if self.count > 1:
-            routed = _Move.apply(routed, "permute", routed.shape[0])
-        routed = _AllToAll.apply(routed, from_ranks, to_ranks, place.ep)
-        return _Move.apply(routed, "unpermute", x.shape[0])
+    def _rows(self, tokens: int, members: int) -> tuple[list[int], tuple[int, ...]]:
+        """Of so many tokens of each rank: rows to each of the ranks that they go to, and those that
+        each expert of this one gets from all."""
+        model, layout = self.model, self.place.layout
+        if layout.expert_skew:
+            rows = skew.rows_of_experts(model, layout, self.place.ep_rank)
+            return list(skew.rows_to_ranks(model, layout)), rows
+        parts = math.lcm(self.count, layout.ep)  # equal for every expert and every rank
+        whole = -(-tokens * model.topk // parts) * parts
+        return [whole // members] * members, (whole // self.count,) * self.count
 
     def _masked(self, x: Tensor, shares: Tensor) -> Tensor:
         """By masks that choose a fixed number of each sequence's tokens for every expert."""
@@ -237,9 +227,11 @@ def _all_to_all(x: Tensor, sent: Any, received: Any, group: Any) -> Tensor:
     return out
 
 
-def _exchanged(x: Tensor, group: Any) -> Tensor:
-    """The same number of rows to every rank."""
-    return x if group is None else _AllToAll.apply(x, None, None, group)
+def _exchanged(
+    x: Tensor, group: Any, sent: list[int] | None = None, received: list[int] | None = None
+) -> Tensor:  # fmt: skip
+    """So many rows to each rank of the group, and so many from each; None: as many to all."""
+    return x if group is None else _AllToAll.apply(x, sent, received, group)
 
 
 # --- kernels --------------------------------------------------------------------------------------

@@ -151,7 +151,7 @@ class Offload:
                 lambda t: self._pack(layer, block, t), _unpack
             ):
                 x = block(x, *tables)
-        self._drop()
+        self.end()
         if layer is not None:
             layer.leave()
             self.leaving = layer
@@ -167,10 +167,7 @@ class Offload:
             x.register_hook(lambda _: before.come())
 
     def end(self) -> None:
-        """After the last layer."""
-        self._drop()
-
-    def _drop(self) -> None:
+        """Of a layer behind one that leaves: waits until it is on the host."""
         if self.leaving is not None:
             self.leaving.drop()
             self.leaving = None

@@ -5,9 +5,9 @@
 Each stage of a pipeline is a role. Its program runs on the simulated device as one of its ranks;
 stages that are alike are captured once and moved along. With skewed experts each expert parallel
 rank of a stage is a role, but for those that get alike: a capture for each of them and each kind of
-stage. A step is composed: the program runs a
-step of a few micro-batches one after another, and the records of its actions are written out again
-in the order of the schedule, as often as there are micro-batches (csrc/workload/compose.h).
+stage. A step is composed: the program runs a step of a few micro-batches one after another, and the
+records of its actions are written out again in the order of the schedule, as often as there are
+micro-batches (csrc/workload/compose.h).
 """
 
 from __future__ import annotations

@@ -22,8 +22,7 @@ class PinnedAllocator final : public at::HostAllocator {
  public:
   at::DataPtr allocate(size_t bytes) override {
     if (bytes == 0) return {nullptr, nullptr, &release, at::DeviceType::CPU};
-    const size_t rounded = (bytes + kPageBytes - 1) / kPageBytes * kPageBytes;
-    void* const address = take(rounded);
+    void* const address = take(in_pages(bytes));
     TORCH_CHECK(address != nullptr, "trnsim: pinned host memory: could not allocate ", bytes,
                 " bytes");
     const std::unique_lock lock(mutex_);
@@ -68,6 +67,10 @@ class PinnedAllocator final : public at::HostAllocator {
  private:
   static void release(void* address);
 
+  static size_t in_pages(size_t bytes) {
+    return (bytes + kPageBytes - 1) / kPageBytes * kPageBytes;
+  }
+
   static void* take(size_t bytes) {
     if (bytes <= kOwnPagesBytes) return std::aligned_alloc(kPageBytes, bytes);
     void* const pages = mmap(nullptr, bytes, PROT_READ | PROT_WRITE,
@@ -75,11 +78,10 @@ class PinnedAllocator final : public at::HostAllocator {
     return pages == MAP_FAILED ? nullptr : pages;
   }
 
-  // Gives the memory of `bytes` back, which `take` gave.
+  // What `take` gave of so many bytes.
   static void give_back(void* address, size_t bytes) {
-    const size_t rounded = (bytes + kPageBytes - 1) / kPageBytes * kPageBytes;
-    if (rounded <= kOwnPagesBytes) return std::free(address);
-    munmap(address, rounded);
+    if (bytes <= kOwnPagesBytes) return std::free(address);
+    munmap(address, bytes);
   }
 
   // Its bytes; 0 where it is none of ours.
@@ -123,7 +125,7 @@ PinnedAllocator& pinned() {
 void PinnedAllocator::release(void* address) {
   if (address == nullptr) return;
   const size_t bytes = pinned().forget(address);
-  if (bytes > 0) give_back(address, bytes);
+  if (bytes > 0) give_back(address, in_pages(bytes));
 }
 
 }  // namespace

@@ -161,29 +161,52 @@ Products products_of(DType dtype) {
   return {dtype, 1, 1};
 }
 
-Cost gemm_cost(const Signature& signature, const Target& target, GemmShape shape,
-               const std::string& a_name, const std::string& b_name, size_t a_axis, size_t b_axis) {
+// Of products that one kernel makes, of parts of the same operands; of the second one what no
+// product takes is read, too, or is not.
+Cost gemms_cost(const Signature& signature, const Target& target,
+                const std::vector<GemmShape>& shapes, const std::string& a_name,
+                const std::string& b_name, size_t a_axis, size_t b_axis, bool reads_whole_b) {
   Cost cost = make_cost(signature, target, "matmul", Fusion::anchor);
   const int32_t a = input_index(signature, a_name), b = input_index(signature, b_name);
   const TensorMeta &left = signature.inputs[size_t(a)].meta,
                    &right = signature.inputs[size_t(b)].meta;
   const Products products = products_of(left.dtype);
-  const int128 flops = int128(2) * products.count * shape.batch * shape.m * shape.n * shape.k;
-  check_count(signature, "FLOPs", flops, kMostFlops);
-  const GemmPlan plan = plan_gemm(shape, products.dtype, target);
   const int64_t parts = products.results;  // real and imaginary, of operands and results
-  set_runs(cost, signature, plan.run_limit);
-  set_stream(cost, a, parts * plan.a_bytes,
-             needs_transpose(left, a_axis) ? parts * plan.a_blocks : 0);
-  set_stream(cost, b, parts * plan.b_bytes,
-             needs_transpose(right, b_axis) ? parts * plan.b_blocks : 0);
-  cost.tensor_cycles = products.count * plan.tensor_cycles;
-  cost.vector_cycles = parts * plan.evacuation_cycles;
-  cost.evacuation_cycles = parts * plan.last_evacuation_cycles;
-  cost.gemms.assign(size_t(products.count), shape);
+  int128 flops = 0;
+  GemmPlan sum;
+  for (const GemmShape& shape : shapes) {
+    flops += int128(2) * products.count * shape.batch * shape.m * shape.n * shape.k;
+    check_count(signature, "FLOPs", flops, kMostFlops);
+    const GemmPlan plan = plan_gemm(shape, products.dtype, target);
+    sum.tensor_cycles += plan.tensor_cycles;
+    sum.evacuation_cycles += plan.evacuation_cycles;
+    sum.last_evacuation_cycles += plan.last_evacuation_cycles;
+    sum.a_bytes += plan.a_bytes;
+    sum.b_bytes += plan.b_bytes;
+    sum.a_blocks += plan.a_blocks;
+    sum.b_blocks += plan.b_blocks;
+    sum.run_limit = std::max(sum.run_limit, plan.run_limit);
+    cost.gemms.insert(cost.gemms.end(), size_t(products.count), shape);
+  }
+  set_runs(cost, signature, sum.run_limit);
+  set_stream(cost, a, parts * sum.a_bytes,
+             needs_transpose(left, a_axis) ? parts * sum.a_blocks : 0);
+  set_stream(cost, b, parts * sum.b_bytes,
+             needs_transpose(right, b_axis) ? parts * sum.b_blocks : 0);
+  if (Stream* stream = read_stream(cost, b); stream != nullptr && !reads_whole_b) {
+    stream->bytes = parts * sum.b_bytes;
+  }
+  cost.tensor_cycles = products.count * sum.tensor_cycles;
+  cost.vector_cycles = parts * sum.evacuation_cycles;
+  cost.evacuation_cycles = parts * sum.last_evacuation_cycles;
   cost.dtype = workload::dtype_name(products.dtype);
   cost.model_flops = cost.model_flops_causal = cost.executed_flops = flops;
   return cost;
+}
+
+Cost gemm_cost(const Signature& signature, const Target& target, const GemmShape& shape,
+               const std::string& a_name, const std::string& b_name, size_t a_axis, size_t b_axis) {
+  return gemms_cost(signature, target, {shape}, a_name, b_name, a_axis, b_axis, true);
 }
 
 // Weights that are kept in 8 bits and multiplied in 16: half of the bytes, and a pass of the scalar
@@ -282,37 +305,9 @@ std::vector<GemmShape> shapes_by_rows(const Signature& signature) {
 // One kernel of products of unequal rows. Each is divided over cores by itself; weights of one
 // without rows are not read.
 Cost grouped_by_rows(const Signature& signature, const Target& target) {
-  Cost cost = make_cost(signature, target, "matmul", Fusion::anchor);
-  const int32_t a = input_index(signature, "self"), b = input_index(signature, "mat2");
-  const TensorMeta &left = signature.inputs[size_t(a)].meta,
-                   &right = signature.inputs[size_t(b)].meta;
-  int128 flops = 0;
-  GemmPlan sum;
-  for (const GemmShape& shape : shapes_by_rows(signature)) {
-    flops += int128(2) * shape.batch * shape.m * shape.n * shape.k;
-    check_count(signature, "FLOPs", flops, kMostFlops);
-    const GemmPlan plan = plan_gemm(shape, left.dtype, target);
-    sum.tensor_cycles += plan.tensor_cycles;
-    sum.evacuation_cycles += plan.evacuation_cycles;
-    sum.last_evacuation_cycles += plan.last_evacuation_cycles;
-    sum.a_bytes += plan.a_bytes;
-    sum.b_bytes += plan.b_bytes;
-    sum.a_blocks += plan.a_blocks;
-    sum.b_blocks += plan.b_blocks;
-    sum.run_limit = std::max(sum.run_limit, plan.run_limit);
-    cost.gemms.push_back(shape);
-  }
-  set_runs(cost, signature, sum.run_limit);
-  set_stream(cost, a, sum.a_bytes, needs_transpose(left, 1) ? sum.a_blocks : 0);
-  const size_t b_axis = right.sizes.size() - 2;
-  set_stream(cost, b, sum.b_bytes, needs_transpose(right, b_axis) ? sum.b_blocks : 0);
-  if (Stream* stream = read_stream(cost, b)) stream->bytes = sum.b_bytes;
-  cost.tensor_cycles = sum.tensor_cycles;
-  cost.vector_cycles = sum.evacuation_cycles;
-  cost.evacuation_cycles = sum.last_evacuation_cycles;
-  cost.dtype = workload::dtype_name(left.dtype);
-  cost.model_flops = cost.model_flops_causal = cost.executed_flops = flops;
-  return cost;
+  const TensorMeta& right = signature.inputs[size_t(input_index(signature, "mat2"))].meta;
+  return gemms_cost(signature, target, shapes_by_rows(signature), "self", "mat2", 1,
+                    right.sizes.size() - 2, false);
 }
 
 CostFunction batched(const std::string& a, const std::string& b) {
