@@ -130,7 +130,7 @@ SAYS = {
     "--changes": "first figures", "--blast-radius": "spine", "kind=srd": "all_reduce",
     "--smaller": "undisturbed: ", "goodput run.trnsim --tokens": "kept work (goodput)",
     "--repair-hours": "waiting for repairs", "report out": "report.html: ",
-    "search llama": '"front"',
+    "search llama3-405b": '"front"', "--offload-layers": "offload",
     "search config.json": "layouts that the rules allow", "diff": "equal",
     "info trn2-ultra": "source",
     "--toml": "confidence", "validate": "C1", "calibrate": "mine.toml",

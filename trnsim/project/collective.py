@@ -155,7 +155,7 @@ def collective(
     ranks: int | None = None,
     ranks_per_chip: int | None = None,
     algorithm: str = "",
-    routing: str | Iterable[int] = "uniform",
+    routing: Iterable[int] | str = "uniform",
     overrides: Iterable[str] | Mapping[str, Any] = (),
     faults: Iterable[str] = (),
     collectives: str = "fluid",
