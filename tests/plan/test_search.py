@@ -51,6 +51,9 @@ SPACES = {
                 space(tp=(1, 2), pp=(1,), cp=(1, 2))),
     "experts": (EXPERTS, "trn2", space(tp=(1, 2), pp=(1, 2), cp=(1,), ep=(2, 8), zero=(1,),
                                        micro_batch=(1,), recompute=("none", "full"))),
+    "skewed": (EXPERTS, "h100:megatron",
+               space(tp=(1, 2), pp=(1, 2), cp=(1,), ep=(2, 8), zero=(1,), micro_batch=(1,),
+                     recompute=("none", "full"), expert_skew="zipf:1.2")),
     "windows": (WINDOWS, "trn2:neuron", space(tp=(2, 4), pp=(1, 2), cp=(1,), micro_batch=(1,))),
 }  # fmt: skip
 
@@ -81,10 +84,11 @@ def test_no_step_is_below_its_bound(both):
         assert one.bound.memory_bytes <= one.trial.memory_peak_bytes
 
 
-def test_every_measured_bound_holds():
+@pytest.mark.parametrize("skew", ["", "zipf:0.8", "zipf:4"])
+def test_every_measured_bound_holds(skew):
     """All are measured where all are asked for."""
     asked = space(tp=(1, 2), pp=(1, 2), cp=(1, 2), ep=(1, 8), zero=(1,), micro_batch=(1,),
-                  recompute=("full",))  # fmt: skip
+                  recompute=("full",), expert_skew=skew)  # fmt: skip
     done = search(EXPERTS, chips=16, space=asked, top=10_000, intervals=0)
     assert done.counts.simulated == done.counts.layouts and done.wrong_bounds == ()
     tight = [one.bound.seconds / one.trial.step_time_s for one in done.simulated]

@@ -409,7 +409,6 @@ def search(
     per_chip = options.ranks_per_chip or target.machine.ranks_per_chip_allowed[0]
     space = replace(space or Space(), styles=styles_of(target.stack))
     check_has_experts(model, space)
-    _check_bounds(space, prune)
     asked = _sizes(chips)
     counts = sorted({nearest_legal(target.machine, count) for count in asked})
     layouts, refused = _all_layouts(model, target.machine, counts, per_chip, space)
@@ -429,14 +428,6 @@ def search(
         tuple(sorted(searcher.simulated, key=Found.order)),
         searcher.counts, refused, tuple(searcher.failed), tuple(searcher.wrong),
     )  # fmt: skip
-
-
-def _check_bounds(space: Space, prune: bool) -> None:
-    if space.expert_skew and prune:  # that a skewed layer's bound holds is not tested yet
-        raise PlanError(
-            f"expert_skew {space.expert_skew} in a search by bounds: name every degree, so that "
-            "one layout is left, or simulate all (--exhaustive)"
-        )
 
 
 def _all_layouts(
