@@ -115,6 +115,8 @@ SMALLER = {
         f"compare llama3-8b --machines trn2-ultra,h100:nemo --chips 8 --global-batch 8 {SHORT}",
     "scale llama3-8b --machine rainier --chips 64..4096":
         f"scale llama3-8b --machine rainier --chips 8..16 {SHORT}",
+    "scale mixtral-8x7b --machine h100:nemo --chips 64,128":
+        f"scale experts.json --machine h100:nemo --chips 8 {SHORT}",
     "--seeds 1000": "--seeds 5",
     "disturb big.trnsim": "disturb --seeds 3 big.trnsim",
     "report out/": "report --no-figures out/",
@@ -126,7 +128,7 @@ SAYS = {
     "collective all_reduce": "busbw(GB/s)", "collective all_to_all": "busbw(GB/s)",
     "compare before": '"step_time_s"', "--equal dollars": '"chips": 1,',
     "scale train.py --machine rainier": "what stops the scaling", "--seeds 1000": "+p99",
-    "scale llama3-8b": "tp8 dp2", "compare llama3-8b": "layout chosen by search",
+    "scale llama3-8b": "tp8 dp2", "scale mixtral": "times the mean", "compare llama3-8b": "layout chosen by search",
     "--changes": "first figures", "--blast-radius": "spine", "kind=srd": "all_reduce",
     "--smaller": "undisturbed: ", "goodput run.trnsim --tokens": "kept work (goodput)",
     "--repair-hours": "waiting for repairs", "report out": "report.html: ",
@@ -140,6 +142,8 @@ HUGGING_FACE = {
     "num_attention_heads": 4, "num_key_value_heads": 4, "vocab_size": 1000,
     "max_position_embeddings": 1024, "rms_norm_eps": 1e-5, "tie_word_embeddings": False,
 }  # fmt: skip
+EXPERTS = {**HUGGING_FACE, "model_type": "mixtral", "num_local_experts": 8,
+           "num_experts_per_tok": 2}  # fmt: skip
 MEASURED_ROW = {
     "id": "C1", "kind": "collective", "system": "H200", "framework": "", "model": "",
     "op": "all_gather", "ranks": 8, "step_time_s": "", "time_us": "",
@@ -168,6 +172,7 @@ def desk(tmp_path_factory):
     shutil.copy(ROOT / "examples" / "train_gpt.py", folder)
     (folder / "product.py").write_text(PRODUCT)
     (folder / "config.json").write_text(json.dumps(HUGGING_FACE))
+    (folder / "experts.json").write_text(json.dumps(EXPERTS))
     rows = [",".join(MEASURED_ROW), ",".join(map(str, MEASURED_ROW.values()))]
     (folder / "published.csv").write_text("\n".join(rows) + "\n")
     run(folder, "run", "--machine", "h100", "--stack", "megatron", "--out", ".", "product.py")

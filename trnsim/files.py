@@ -21,6 +21,28 @@ def make_folder(path: Path, error: type[TrnSimError]) -> None:
         raise error(f"cannot make '{path}': {problem.strerror or problem}") from None
 
 
+def check_place(path: Path, error: type[TrnSimError], option: str = "") -> None:
+    """Raises `error` where no file can be written, so that a long command says so first.
+
+    Args:
+        option: the one that the path is of, for the message.
+    """
+    what = f"{option} {path}" if option else f"cannot write '{path}'"
+    folder = path.absolute().parent
+    if not folder.is_dir():
+        raise error(f"{what}: there is no folder '{folder}': make it first")
+    if path.is_dir():
+        raise error(f"{what}: it is a folder: name a file in it")
+    part = part_of(path)
+    try:
+        part.touch()
+        part.unlink()
+    except OSError as problem:
+        raise error(
+            f"{what}: it cannot be written ({problem.strerror}): choose another place"
+        ) from None
+
+
 def write_whole(path: Path, write: Callable[[Path], Any], error: type[TrnSimError]) -> None:
     """Calls `write` with a path beside `path`, which then takes its name; raises `error` where the
     disk or the folder does not let it, and leaves nothing behind."""

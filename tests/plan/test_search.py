@@ -309,7 +309,7 @@ def test_where_none_fits(config):
         (["llama3-8b", *ASKED, "--slower-by", "ten"], "--slower-by 'ten' is no share"),
         (["llama3-8b", *ASKED, "--machine", "trn9"], "trn9"),
         (["llama3-8b", *ASKED, "--chips", "64"], "trn2"),
-        (["llama3-8b", *ASKED, "--save", "/nowhere/best.trnsim"], "no folder '/nowhere'"),
+        (["llama3-8b", *ASKED, "--save", "/nowhere/best.trnsim"], "there is no folder '/nowhere'"),
         (["llama3-405b", "--save", "."], "--save .: it is a folder: name a file in it"),
         (["llama3-405b", "--save", "/proc/best.trnsim"], "--save /proc/best.trnsim: it cannot be"),
         (["llama3-405b", "--save", "a" * 300], "File name too long"),

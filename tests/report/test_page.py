@@ -288,7 +288,7 @@ def test_the_file_is_small(page):
 
 
 def test_a_page_that_cannot_be_written_leaves_nothing(four_chips, tmp_path):
-    with pytest.raises(ReportError, match="its folder is not there"):
+    with pytest.raises(ReportError, match="there is no folder"):
         four_chips.to_html(tmp_path / "missing" / "report.html")
     with pytest.raises(ReportError, match="it is a folder"):
         four_chips.to_html(tmp_path)

@@ -55,8 +55,7 @@ def calibrate(
 
     if out.suffix != ".toml":
         raise ValidationError(f"--out {out} is no .toml file: a stack sheet's name ends in .toml")
-    if not out.parent.is_dir():
-        raise ValidationError(f"--out {out}: there is no folder {out.parent}: make it first")
+    output.check_file(out, "--out")
     document = output.claim_json(as_json)
     done = fit_to_measured(
         run, _seconds(measured), constant=constant, stack=stack, machine=machine

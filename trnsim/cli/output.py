@@ -15,7 +15,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal
 
 from trnsim.errors import ReportError
-from trnsim.files import part_of
+from trnsim.files import check_place
 
 if TYPE_CHECKING:
     from trnsim.report.plan import Table
@@ -67,21 +67,8 @@ def check_out(directory: Path | None, option: str = "--out") -> None:
 
 def check_file(path: Path | None, option: str) -> None:
     """Refuses, before anything runs, a place where no file can be written."""
-    if path is None:
-        return
-    folder = path.absolute().parent
-    if not os.path.isdir(folder):
-        raise ReportError(f"{option} {path}: no folder '{folder}': choose another place")
-    if os.path.isdir(path):
-        raise ReportError(f"{option} {path}: it is a folder: name a file in it")
-    part = part_of(path)
-    try:
-        part.touch()
-        part.unlink()
-    except OSError as problem:
-        raise ReportError(
-            f"{option} {path}: it cannot be written ({problem.strerror}): choose another place"
-        ) from None
+    if path is not None:
+        check_place(path, ReportError, option)
 
 
 def finish(projection: Any, document: JsonOutput | None) -> None:

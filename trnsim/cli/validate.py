@@ -105,7 +105,8 @@ def validate(
     )
     if (ablation, scaling, fit is not None).count(True) > 1:
         raise ValidationError("--fit, --ablation and --scaling are three tasks: give one of them")
-    _check_places(fit, page)
+    output.check_file(fit, "--fit")
+    output.check_file(page, "--page")
     document = output.claim_json(as_json)
     if fit is not None:
         return _fit(rows, settings, processes, fit, document)
@@ -127,13 +128,6 @@ def validate(
         )
         return
     _print(outcomes)
-
-
-def _check_places(*paths: Path | None) -> None:
-    """Refuses, before anything runs, a file in no folder."""
-    for path in paths:
-        if path is not None and not path.parent.is_dir():
-            raise ValidationError(f"{path}: there is no folder {path.parent}: make it first")
 
 
 def _command(settings: Settings, *words: str) -> str:

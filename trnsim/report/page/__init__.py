@@ -14,7 +14,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from trnsim.errors import ReportError
-from trnsim.files import write_whole
+from trnsim.files import check_place, write_whole
 from trnsim.report.page.charts import check_library
 from trnsim.report.page.parts import Chart, Html, Lines, Page, Table
 
@@ -28,12 +28,7 @@ __all__ = ["check_page", "make_page", "render_page", "write_page"]
 def check_page(path: Path) -> None:
     """Refuses, before anything is simulated, what write_page would: raises ReportError."""
     check_library()
-    if path.is_dir():
-        raise ReportError(f"cannot write '{path}': it is a folder: name a file, as report.html")
-    if not path.parent.is_dir():
-        raise ReportError(f"cannot write '{path}': its folder is not there: make it first")
-    if not os.access(path.parent, os.W_OK):
-        raise ReportError(f"cannot write '{path}': its folder cannot be written to")
+    check_place(path, ReportError)
 
 
 def write_page(
