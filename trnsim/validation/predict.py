@@ -281,6 +281,11 @@ def _collective(row: Row, settings: Settings) -> _Prediction:
     for word, network in _OTHER_NETWORKS.items():
         if word in row["notes"]:
             raise Skipped(f"its network is the {network}: no machine of ours")
+    if "DCN" in row["op"]:
+        raise Skipped(
+            "it is of pairs of chips, one a slice, over the data centre network: no group of ours, "
+            "and the sheet's bandwidth of that network is this figure"
+        )
     if (row.number("busbw_GBps") or 1) < 0.1:
         raise Skipped(f"busbw {row['busbw_GBps']} GB/s is printed with two decimals: one digit")
     machine = machine_of(row, settings, of_step=False)
@@ -312,7 +317,8 @@ def _algorithm(row: Row, machine: _core.Machine) -> str:
         if word in notes or (names and notes.strip() == names[0]):
             if names is None:
                 raise Skipped("NCCL's NVLSTree is not modelled")
-            return names[(row.number("nodes") or 1) > 1]
+            nodes = row.number("nodes") or 1  # with a rank each they are one tree, without rails
+            return names[1 < nodes < (row.number("ranks") or 0)]
     return ""
 
 
