@@ -38,7 +38,8 @@ class CMakeBuild(build_ext):
     def run(self):
         package = ROOT if self.in_place() else Path(self.build_lib).resolve()
         output = package / "trnsim"
-        build = Path(self.build_temp).resolve()
+        # In place it stays, for the next build, and for the C++ tests (tests/run).
+        build = ROOT / "build" / "editable" if self.in_place() else Path(self.build_temp).resolve()
         build.mkdir(parents=True, exist_ok=True)
         environment = dict(os.environ)
         # A build environment's own cmake and ninja stand beside its python.
