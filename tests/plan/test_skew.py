@@ -56,7 +56,11 @@ def test_a_search_finds_the_layouts_of_one_that_leaves_nothing_out(config):
     search = ["search", config, "--machine", "h100:megatron", *SMALL, "--ep", "1,2,8",
               "--intervals", "0", "--expert-skew", "zipf:1.2"]  # fmt: skip
     pruned, exhaustive = (told(*search, *more) for more in ([], ["--exhaustive"]))
-    assert pruned["best"] == exhaustive["best"]
+    answers = [
+        [(row["ep"], row["step_time_s"], row["memory_peak_bytes"]) for row in found["best"]]
+        for found in (pruned, exhaustive)
+    ]
+    assert answers[0] == answers[1] and len(answers[0]) == 3
     assert {row["ep"] for row in exhaustive["simulated"]} == {1, 2, 8}
 
 
@@ -66,7 +70,6 @@ def test_a_search_finds_the_layouts_of_one_that_leaves_nothing_out(config):
         (["--expert-skew", "zipf:x"], "expert_skew 'zipf:x': write zipf:S with S from 0 to 16"),
         (["--expert-skew", "1.2"], "expert_skew '1.2': write zipf:S"),
         (["--expert-skew", "zipf:17"], "expert_skew 'zipf:17': write zipf:S with S from 0 to 16"),
-        (["--expert-skew", "zipf:1", "--tp", "4", "--ep", "2", "--chips", "24"], "ep"),
     ],
 )
 @pytest.mark.parametrize("verb", ["scale", "compare", "search"])
