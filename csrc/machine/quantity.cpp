@@ -30,9 +30,11 @@ const Table& units() {
     add("KiB", Dimension::bytes, kKi);
     add("MiB", Dimension::bytes, kMi);
     add("GiB", Dimension::bytes, kGi);
+    add("TiB", Dimension::bytes, kGi * 1'024);
     add("kB", Dimension::bytes, 1'000);
     add("MB", Dimension::bytes, 1'000'000);
     add("GB", Dimension::bytes, 1'000'000'000);
+    add("TB", Dimension::bytes, 1'000'000'000'000);
     add("MB/s", Dimension::bandwidth, 1'000'000);
     add("GB/s", Dimension::bandwidth, 1'000'000'000);
     add("TB/s", Dimension::bandwidth, 1'000'000'000'000);

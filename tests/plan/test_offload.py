@@ -3,6 +3,7 @@
 """Layouts that send activations to the host, in searches, curves, documents and reports."""
 
 import json
+import re
 
 import pytest
 from command import trnsim as command
@@ -76,7 +77,7 @@ def test_documents_and_tables_say_how_many():
 
 def test_a_curve_has_it_in_its_layout():
     asked = space(**ONE, recompute=("none",), offload_layers=(2,))
-    (point,) = scale(DENSE, chips=[2], space=asked).points
+    (point,) = scale(DENSE, machine="trn3", chips=[2], space=asked).points
     layout = point.figure("layout")
     assert layout["offload_layers"] == 2 and layout_words(layout).endswith("zero1 offload2")
     guesses = [guess["value"] for guess in point.figure("guesses")]
@@ -102,6 +103,19 @@ def test_a_host_s_memory_is_checked_where_it_is_known(tmp_path, value, fits):
         assert not any("unknown whether" in str(guess) for guess in point.figure("guesses"))
     else:
         assert "of a server's host, which has 1.00 GiB: use fewer offload_layers" in point.reason
+
+
+def test_a_server_s_host_holds_what_each_of_its_ranks_sends(tmp_path):
+    """Under a skew ranks send unlike amounts; together they send as many rows as without one."""
+    model = EXPERTS.with_(hidden=2048, ffn=4096, expert_ffn=4096, dense_layers=0)
+    path = tmp_path / "known.toml"
+    path.write_text(MACHINE.format(value=1).replace('"trn2"', '"h100"'))
+    taken = []
+    for skew in ("", "zipf:1.2"):
+        asked = space(**ONE, ep=(8,), recompute=("none",), offload_layers=(4,), expert_skew=skew)
+        (point,) = scale(model, machine=f"{path}:megatron", chips=[8], space=asked).points
+        taken.append(float(re.search(r"activations take ([\d.]+) GiB", point.reason)[1]))
+    assert taken[1] == pytest.approx(taken[0], rel=0.02)
 
 
 @pytest.mark.parametrize(

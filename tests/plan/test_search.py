@@ -281,6 +281,26 @@ def test_the_command_finds_keeps_and_saves(config, tmp_path):
     assert projected.to_dict()["tokens_per_s"] == pytest.approx(best["tokens_per_s"])
 
 
+def test_what_was_kept_is_of_the_figures_that_the_files_had(tmp_path):
+    """In one process, too: what a machine file or a sheet says is read anew by each search."""
+    machine, stack = tmp_path / "mine.toml", tmp_path / "sheet.toml"
+    stack.write_text('extends = "megatron"\ndescription = "a sheet"\n')
+    times = []
+    for TBps in ("3.2", "0.32"):
+        machine.write_text(
+            f'extends = "h100"\ndescription = "mine"\n[chip.hbm]\nbandwidth = {{ value = {TBps}, '
+            'unit = "TB/s", source = "test", confidence = "given" }\n'
+        )
+        for out in (tmp_path / "kept", None, tmp_path / "kept"):
+            done = search(
+                DENSE, machine=f"{machine}:{stack}", chips=8, intervals=0, out=out, jobs=1,
+                space=space(tp=(8,), pp=(1,), cp=(1,), zero=(1,), micro_batch=(1,),
+                            recompute=("none",)),
+            )  # fmt: skip
+            times.append(done.best[0].trial.step_time_s)
+    assert times[0] == times[1] == times[2] < times[3] == times[4] == times[5]
+
+
 def test_the_table(config):
     done = command("search", config, *ASKED, "--intervals", "0", "--top", "2")
     assert done.returncode == 0, done.stderr

@@ -183,6 +183,41 @@ def test_a_config_is_read_from_its_file(tmp_path):
         Model.from_hf_config(tmp_path / "absent.json")
 
 
+LLAMA = {
+    "model_type": "llama", "hidden_size": 1024, "num_hidden_layers": 4, "intermediate_size": 4096,
+    "num_attention_heads": 8, "vocab_size": 32000,
+}  # fmt: skip
+
+
+@pytest.mark.parametrize(
+    ("changes", "message"),
+    [
+        ({"hidden_act": "relu"}, "hidden_act 'relu' is in no reference program: use one of gelu"),
+        ({"hidden_act": ["silu"]}, "is in no reference program"),
+        ({"hidden_size": 1000, "num_attention_heads": 16}, "1000 is not a multiple of 16 heads"),
+        ({"num_attention_heads": 0}, "heads 0 of a model: use 1 or more"),
+        ({"num_hidden_layers": "4"}, 'num_hidden_layers "4" of a config: use a whole number'),
+        ({"hidden_size": 8.5}, "hidden_size 8.5 of a config: use a whole number"),
+        ({"num_key_value_heads": True}, "num_key_value_heads true of a config"),
+        ({"vocab_size": None}, "the llama config has no 'vocab_size': give it"),
+        (
+            {"model_type": "mixtral", "num_local_experts": "8", "num_experts_per_tok": 2},
+            'num_local_experts "8" of a config',
+        ),
+    ],
+)
+def test_a_config_that_makes_no_sense_is_refused_with_its_own_words(changes, message):
+    with pytest.raises(RecipeError, match=message):
+        Model.from_hf_config({**LLAMA, **changes})
+
+
+def test_a_file_that_is_no_config_is_refused(tmp_path):
+    path = tmp_path / "config.json"
+    path.write_text("[1]")
+    with pytest.raises(RecipeError, match="its JSON is no object"):
+        Model.from_hf_config(path)
+
+
 MODEL = Model.preset("Llama3-8B")
 
 
@@ -199,6 +234,7 @@ MODEL = Model.preset("Llama3-8B")
         ({"recompute": "some"}, "recompute 'some': use none, selective, full"),
         ({"recompute": ("norm",)}, "'norm' cannot be kept"),
         ({"precision": "int4"}, "precision 'int4': use bf16"),
+        ({"gradient": "int8"}, "gradient 'int8': use float32"),
     ],
 )
 def test_a_layout_that_does_not_work_is_refused_with_one_that_does(changes, message):

@@ -30,7 +30,10 @@ Vp = Annotated[str | None, _degrees("Pieces of each stage (interleaving)")]
 Cp = Annotated[str | None, _degrees("Context parallel degrees")]
 Ep = Annotated[str | None, _degrees("Expert parallel degrees")]
 MicroBatch = Annotated[str | None, _degrees("Sequences of a micro-batch")]
-Zero = Annotated[str | None, _degrees("0 to 3: what data parallel ranks divide; 3 is FSDP")]
+Zero = Annotated[
+    str | None,
+    _degrees("What data parallel ranks divide: 0 nothing, 1 the optimizer, 3 all (FSDP)"),
+]
 Recompute = Annotated[
     str | None,
     typer.Option(metavar="none,selective,full", help="What is computed again (default: each)."),

@@ -131,6 +131,7 @@ class Search(Shown):
     failed: tuple[tuple[Candidate, str], ...] = ()
     wrong_bounds: tuple[Found, ...] = ()
 
+    @checked(PlanError)
     def save(self, path: str | os.PathLike[str], found: Found) -> None:
         """Writes the step of a layout as a run file on its machine, for every other verb.
 
@@ -360,7 +361,7 @@ class _Searcher:
 
 @checked(PlanError)
 def search(
-    model: Model | str,
+    model: Model | str | os.PathLike[str],
     *,
     machine: str = "trn2",
     chips: int | Iterable[int] = 16,
@@ -412,7 +413,7 @@ def search(
     asked = _sizes(chips)
     counts = sorted({nearest_legal(target.machine, count) for count in asked})
     layouts, refused = _all_layouts(model, target.machine, counts, per_chip, space)
-    where = Where(target.name, target.overrides, target.stack, per_chip)
+    where = Where(target.name, target.overrides, target.stack, per_chip, target.machine.hash)
     answers = _Answers(top, slower_by)
     kept = None if out is None else Kept(Path(out) / "layouts")
     jobs = jobs or _jobs_for(counts[-1])
@@ -459,13 +460,15 @@ def _with_intervals(
     }
 
 
-def model_of(model: Model | str) -> Model:
-    """A preset by its name, or the model of a config.json."""
+def model_of(model: Model | str | os.PathLike[str]) -> Model:
+    """A preset by its name, or the model of a config.json or of its folder."""
     from trnsim.recipes.models import Model
 
     if isinstance(model, Model):
         return model
-    return Model.from_hf_config(model) if model.endswith(".json") else Model.preset(model)
+    path = Path(model)
+    is_file = path.suffix == ".json" or (path / "config.json").is_file()
+    return Model.from_hf_config(path) if is_file else Model.preset(os.fspath(model))
 
 
 def _sizes(chips: int | Iterable[int]) -> list[int]:

@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING, Any
 from trnsim.asked import check_fields
 from trnsim.errors import PlanError, RecipeError
 from trnsim.machine import sheets_of
-from trnsim.recipes.layout import KEPT, PRECISIONS, RECOMPUTE, Layout
+from trnsim.recipes.layout import GRADIENTS, KEPT, PRECISIONS, RECOMPUTE, Layout
 from trnsim.recipes.skew import normal_skew
 from trnsim.recipes.style import Style, style_of
 
@@ -58,8 +58,8 @@ class Space:
         offload_layers: as of a Layout; () for none.
         precision, gradient, sequence, global_batch: of all layouts; global_batch 0 is as many
             sequences as TOKENS has.
-        styles: of layouts whose parameters are not divided (zero 0 to 2), and of FSDP (zero 3);
-            "" for none.
+        styles: of layouts whose parameters are not divided (zero 0 and 1), and of FSDP (zero 3);
+            "" for none. The verbs put those of the stack here.
         least_used: share of the chips that a layout has to use.
         expert_skew: of all layouts: "zipf:S" or "", as of a Layout.
     """
@@ -87,8 +87,12 @@ class Space:
             object.__setattr__(self, "expert_skew", normal_skew(self.expert_skew))
         except RecipeError as error:
             raise PlanError(str(error)) from None
-        if self.precision not in PRECISIONS:
-            raise PlanError(f"precision '{self.precision}': use {', '.join(PRECISIONS)}")
+        for name, known in (("precision", PRECISIONS), ("gradient", GRADIENTS)):
+            if getattr(self, name) not in known:
+                raise PlanError(f"{name} '{getattr(self, name)}': use {', '.join(known)}")
+        for name in (*_SIZES, "recompute", "zero"):
+            if getattr(self, name) == ():
+                raise PlanError(f"{name} is an empty list: list what is tried, or leave it out")
         if self.sequence < 1:
             raise PlanError(f"sequence {self.sequence} of a step: use 1 or more")
         if self.sequence > LONGEST:
@@ -107,6 +111,11 @@ class Space:
                     f"recompute '{recompute}': use {', '.join(RECOMPUTE)}, or what is kept of "
                     f"{', '.join(KEPT)}"
                 )
+        if 2 in (self.zero or ()):
+            raise PlanError(
+                "zero 2: no reference program divides gradients but not parameters: use 1 (the "
+                "optimizer's state) or 3 (FSDP)"
+            )
         if any(number < 0 for number in self.offload_layers):
             raise PlanError(f"offload_layers {min(self.offload_layers)}: use 0 or more")
         if not 0 < self.least_used <= 1:

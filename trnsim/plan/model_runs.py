@@ -8,7 +8,6 @@ from __future__ import annotations
 import math
 import os
 import time
-import warnings
 from collections.abc import Mapping
 from dataclasses import asdict, dataclass, replace
 from pathlib import Path
@@ -129,11 +128,10 @@ class ModelRuns:
         """
         space = replace(self.space, global_batch=global_batch, styles=styles_of(target.stack))
         per_chip = self.options.ranks_per_chip or target.machine.ranks_per_chip_allowed[0]
-        where = Where(target.name, target.overrides, target.stack, per_chip)
+        where = Where(target.name, target.overrides, target.stack, per_chip, target.machine.hash)
         name, key = f"{target.label.replace('/', '_')}-{chips}", ""
         if self.kept is not None:
-            key = key_of(model=repr(self.model), space=repr(space), where=repr(where),
-                         machine=target.machine.hash)  # fmt: skip
+            key = key_of(model=repr(self.model), space=repr(space), where=repr(where))
             saved = self.kept.find(name, key)
             if saved is not None:
                 self.teller.skip()
@@ -206,12 +204,10 @@ def _document(where: Where, model: Model, chosen: Candidate, chips: int) -> dict
     shorter steps."""
     layout, style = chosen.layout, chosen.style
     lengths = simulated_lengths(model, layout)
-    with warnings.catch_warnings():  # of torch, about its own names in the reference program
-        warnings.filterwarnings("ignore", category=FutureWarning, module="torch")
-        done = [
-            step_of(where, model, length, style, interval=length is lengths[-1]).to_dict()
-            for length in lengths
-        ]
+    done = [
+        step_of(where, model, length, style, interval=length is lengths[-1]).to_dict()
+        for length in lengths
+    ]
     document = done[-1]
     if len(done) > 1:
         rates = {"tokens": layout.global_batch * layout.sequence, "samples": layout.global_batch}

@@ -6,14 +6,16 @@ from __future__ import annotations
 
 import functools
 import gc
+import warnings
+from collections import Counter
 from dataclasses import asdict, dataclass, field
 from typing import TYPE_CHECKING, Any
 
+from trnsim import _core
 from trnsim.errors import PlanError
 from trnsim.report import words
 
 if TYPE_CHECKING:
-    from trnsim import _core
     from trnsim.project import Projection
     from trnsim.recipes.layout import Layout
     from trnsim.recipes.models import Model
@@ -22,12 +24,18 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True)
 class Where:
-    """A machine by its name, as another process loads it, and how ranks share its chips."""
+    """A machine by its name, as another process loads it, and how ranks share its chips.
+
+    Attributes:
+        digest: of all its figures, its stack's too: files change, and what was simulated of the old
+            ones is not of the new ones.
+    """
 
     machine: str
     overrides: tuple[str, ...]
     stack: str | None
     ranks_per_chip: int
+    digest: str
 
 
 @dataclass(frozen=True)
@@ -66,7 +74,10 @@ class Trial:
 def _machine(where: Where) -> _core.Machine:
     from trnsim import machine as machines
 
-    return machines.load(where.machine, where.overrides, where.stack)
+    loaded = machines.load(where.machine, where.overrides, where.stack)
+    if loaded.hash != where.digest:
+        raise PlanError(f"the files of {where.machine} changed while it ran: run it again")
+    return loaded
 
 
 @functools.cache
@@ -92,9 +103,11 @@ def step_of(
     from trnsim.project import project
 
     server = _machine(where).server_chips * where.ranks_per_chip
-    workloads = recipes.capture(model, layout, style, ranks_per_server=server)
+    with warnings.catch_warnings():  # of torch, about its own names in the reference program
+        warnings.filterwarnings("ignore", category=FutureWarning, module="torch")
+        workloads = recipes.capture(model, layout, style, ranks_per_server=server)
     if layout.offload_layers:
-        _check_host_memory(_machine(where), workloads[0], min(layout.world, server))
+        _check_host_memory(_machine(where), workloads, min(layout.world, server))
     return project(
         workloads, _machine(where),
         ranks_per_chip=where.ranks_per_chip, tokens_per_step=layout.global_batch * layout.sequence,
@@ -102,20 +115,26 @@ def step_of(
     )  # fmt: skip
 
 
-def _check_host_memory(machine: _core.Machine, workload: Any, ranks: int) -> None:
-    """Raises PlanError where what leaves the device is more than the server's host has; where the
+def _check_host_memory(machine: _core.Machine, workloads: list[Any], per_server: int) -> None:
+    """Raises PlanError where what leaves the device is more than a server's host has; where the
     machine file does not know that, a guess says so."""
     from trnsim.recipes.offload import most_host_bytes
 
-    each = most_host_bytes(workload)
-    taken, there = each * ranks, machine.host_memory_bytes
+    held: Counter[int] = Counter()  # of each server
+    of_ranks = [most_host_bytes(workload) for workload in workloads]
+    for workload, each in zip(workloads, of_ranks, strict=True):
+        for rank in _core.ranks_of_pattern(workload.played_by) if workload.played_by else ():
+            held[rank // per_server] += each
+        if not workload.played_by:  # all play it
+            held[0] = each * per_server
+    taken, there = max(held.values()), machine.host_memory_bytes
     if there is None:
         note = (
-            f"{words.size(each)} of activations a rank are in host memory, {words.size(taken)} of "
-            "a server: unknown whether its host has that, for the machine file has no "
-            "server.host_memory"
+            f"{words.size(max(of_ranks))} of activations a rank are in host memory, "
+            f"{words.size(taken)} of a server: unknown whether its host has that, for the machine "
+            "file has no server.host_memory"
         )
-        workload.notes = [*workload.notes, note]
+        workloads[0].notes = [*workloads[0].notes, note]
     elif taken > there:
         raise PlanError(
             f"offloaded activations take {words.size(taken)} of a server's host, which has "
@@ -165,7 +184,7 @@ def try_layout(
         tuple(length.micro_batches for length in lengths),
         (low * scale, high * scale) if interval else None,
         last.interval_basis if interval else "",
-        tuple(f"{name}: {value}: {effect}" for name, value, effect in last.guesses),
+        tuple(": ".join(filter(None, map(str, guess))) for guess in last.guesses),
     )
 
 

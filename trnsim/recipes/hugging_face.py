@@ -13,7 +13,21 @@ from trnsim.errors import RecipeError
 from trnsim.recipes.models import Model
 
 Config = dict[str, Any]
-_ACTIVATIONS = {"silu": "silu", "swish": "silu", "swiglu": "silu", "relu2": "relu2"}
+_ACTIVATIONS = {
+    **dict.fromkeys(("silu", "swish", "swiglu"), "silu"),
+    **dict.fromkeys(("gelu", "gelu_new", "gelu_fast", "gelu_python", "gelu_pytorch_tanh"), "gelu"),
+    "relu2": "relu2",
+}
+# What a number of these is; a text or a fraction is none.
+_WHOLE = frozenset((
+    "d_model", "expansion_ratio", "ffn_dim", "first_k_dense_replace", "decoder_sparse_step",
+    "head_dim", "hidden_size", "intermediate_size", "kv_lora_rank", "max_position_embeddings",
+    "max_seq_len", "moe_intermediate_size", "n_embd", "n_head", "n_heads", "n_inner", "n_layer",
+    "n_layers", "n_positions", "n_routed_experts", "n_shared_experts", "num_attention_heads",
+    "num_experts", "num_experts_per_tok", "num_hidden_layers", "num_key_value_heads",
+    "num_local_experts", "q_lora_rank", "qk_nope_head_dim", "qk_rope_head_dim", "sliding_window",
+    "sliding_window_pattern", "v_head_dim", "vocab_size",
+))  # fmt: skip
 
 
 def model_of(config: Config | str | Path) -> Model:
@@ -24,8 +38,15 @@ def model_of(config: Config | str | Path) -> Model:
             config = json.loads((path / "config.json" if path.is_dir() else path).read_text())
         except (OSError, ValueError) as error:
             raise RecipeError(f"no readable config at '{path}': {error}") from None
+        if not isinstance(config, dict):
+            raise RecipeError(f"'{path}' holds no config: its JSON is no object")
     if isinstance(config.get("text_config"), dict):  # of a model that also sees
         config = {**config["text_config"], "architectures": config.get("architectures")}
+    config = {name: value for name, value in config.items() if value is not None}
+    for name in sorted(_WHOLE & config.keys()):
+        value = config[name]
+        if not isinstance(value, int) or isinstance(value, bool) or value < 0:
+            raise RecipeError(f"{name} {json.dumps(value)} of a config: use a whole number")
     kind = str(config.get("model_type", ""))
     reader = _READERS.get(kind)
     if reader is None:
@@ -40,15 +61,18 @@ def model_of(config: Config | str | Path) -> Model:
 def _common(config: Config) -> Config:
     heads = config["num_attention_heads"]
     name = str(config.get("hidden_act") or config.get("hidden_activation") or "silu")
+    if name not in _ACTIVATIONS:
+        known = ", ".join(sorted(_ACTIVATIONS))
+        raise RecipeError(f"hidden_act '{name}' is in no reference program: use one of {known}")
     return {
         "layers": config["num_hidden_layers"],
         "hidden": config["hidden_size"],
         "ffn": config["intermediate_size"],
         "heads": heads,
         "kv_heads": config.get("num_key_value_heads") or heads,
-        "head_dim": config.get("head_dim") or config["hidden_size"] // heads,
+        "head_dim": config.get("head_dim", 0),
         "vocab": config["vocab_size"],
-        "activation": _ACTIVATIONS.get(name, "gelu"),
+        "activation": _ACTIVATIONS[name],
         "tied": bool(config.get("tie_word_embeddings", False)),
         "qkv_bias": bool(config.get("attention_bias", False)),
     }
@@ -135,6 +159,8 @@ def _gpt_neox(config: Config) -> Config:
 def _mpt(config: Config) -> Config:
     hidden = config["d_model"]
     attention = config.get("attn_config") or {}
+    if not isinstance(attention, dict):
+        raise RecipeError("attn_config of a config is no object: give its keys and values")
     is_alibi = bool(attention.get("alibi", False))
     has_bias = not config.get("no_bias", False)
     heads = config["n_heads"]

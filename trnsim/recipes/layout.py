@@ -17,6 +17,7 @@ from trnsim.errors import RecipeError
 from trnsim.recipes.models import Model
 from trnsim.recipes.skew import check_skew, normal_skew
 
+GRADIENTS = ("float32", "bfloat16", "float16")
 PRECISIONS = ("bf16", "fp16", "fp32", "fp8", "fp8_current", "fp8_block", "mxfp8")
 SCHEDULES = ("1f1b", "gpipe")
 RECOMPUTE = ("none", "selective", "full")
@@ -33,7 +34,8 @@ class Layout:
         vp: pieces of the model in each stage (interleaving).
         ep: ranks that share the experts of a layer; divides tp * cp * dp.
         zero: 0 all ranks hold everything, 1 the optimizer is divided over the data parallel
-            ranks, 2 the gradients too, 3 the parameters too (FSDP).
+            ranks, 2 the gradients too (FSDP that keeps parameters gathered, SHARD_GRAD_OP), 3 the
+            parameters too (FSDP).
         shard: ranks that FSDP divides over, the rest are replicas (HSDP); 0 = all.
         micro_batch: sequences of one micro-batch; global_batch: of the step.
         recompute: "none", "selective" (attention), "full", or the results that are kept.
@@ -73,7 +75,9 @@ class Layout:
         for name in ("tp", "pp", "vp", "cp", "ep", "dp", "micro_batch", "global_batch", "sequence"):
             if getattr(self, name) < 1:
                 raise RecipeError(f"{name} {getattr(self, name)} of a layout: use 1 or more")
-        for name, known in (("precision", PRECISIONS), ("schedule", SCHEDULES)):
+        for name, known in (
+            ("precision", PRECISIONS), ("schedule", SCHEDULES), ("gradient", GRADIENTS)
+        ):  # fmt: skip
             if getattr(self, name) not in known:
                 raise RecipeError(f"{name} '{getattr(self, name)}': use {', '.join(known)}")
         self._check_recompute()

@@ -36,7 +36,7 @@ def normal_skew(text: str) -> str:
         return ""
     law, _, number = text.partition(":")
     try:
-        exponent = Decimal(number)
+        exponent = Decimal("NaN" if "_" in number else number)
     except InvalidOperation:
         exponent = Decimal("NaN")
     if law != "zipf" or not exponent.is_finite() or not 0 <= exponent <= LARGEST_EXPONENT:

@@ -121,7 +121,8 @@ def search_lines(done: Search) -> list[str]:
     if not done.best:
         least = min(done.simulated, key=lambda one: one.trial.memory_peak_bytes, default=None)
         by = f": the least is {words.size(least.trial.memory_peak_bytes)}" if least else ""
-        lines.append(f"NONE FITS into a rank's memory{by}")
+        is_too_large = counts.too_large or done.simulated
+        lines.append(f"NONE FITS into a rank's memory{by}" if is_too_large else "NONE RUNS")
     for candidate, reason in done.failed[:3]:
         lines.append(f"failed: {named(candidate)}: {reason}")
     if done.wrong_bounds:
