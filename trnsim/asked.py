@@ -62,7 +62,8 @@ def checked(error: type[TrnSimError], **others: type[TrnSimError]) -> Callable[
             for name, value in bound.arguments.items():
                 of = others.get(name, error)
                 annotation = signature.parameters[name].annotation
-                bound.arguments[name] = value_of(of, name, annotation, value)
+                if annotation is not inspect.Parameter.empty:  # of a method: self
+                    bound.arguments[name] = value_of(of, name, annotation, value)
             return function(*bound.args, **bound.kwargs)
 
         return call

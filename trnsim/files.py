@@ -29,9 +29,9 @@ def check_place(path: Path, error: type[TrnSimError], option: str = "") -> None:
     """
     what = f"{option} {path}" if option else f"cannot write '{path}'"
     folder = path.absolute().parent
-    if not folder.is_dir():
+    if not os.path.isdir(folder):  # of names that are too long Path's own raises
         raise error(f"{what}: there is no folder '{folder}': make it first")
-    if path.is_dir():
+    if os.path.isdir(path):
         raise error(f"{what}: it is a folder: name a file in it")
     part = part_of(path)
     try:
