@@ -289,6 +289,8 @@ def _collective(row: Row, settings: Settings) -> _Prediction:
     if (row.number("busbw_GBps") or 1) < 0.1:
         raise Skipped(f"busbw {row['busbw_GBps']} GB/s is printed with two decimals: one digit")
     machine = machine_of(row, settings, of_step=False)
+    if 1 < (row.number("nodes") or 1) == ranks < machine.server_chips * ranks:
+        raise Skipped("it is of one chip of each server: a job of ours fills its servers")
     per_chip = machine.ranks_per_chip_allowed[-1] if row.system.startswith("Trn") else None
     is_of_transfer = "transferred bytes" in row["notes"]  # without the member's own part
     if is_of_transfer:
@@ -317,8 +319,7 @@ def _algorithm(row: Row, machine: _core.Machine) -> str:
         if word in notes or (names and notes.strip() == names[0]):
             if names is None:
                 raise Skipped("NCCL's NVLSTree is not modelled")
-            nodes = row.number("nodes") or 1  # with a rank each they are one tree, without rails
-            return names[1 < nodes < (row.number("ranks") or 0)]
+            return names[(row.number("nodes") or 1) > 1]
     return ""
 
 
