@@ -68,6 +68,25 @@ def test_the_table_says_which_layout_and_who_chose_it(given):
     assert "weak scaling: 8 to 32 sequences a step" in printed and "no stack" in printed
 
 
+def test_each_group_that_stops_the_scaling_has_its_own_share_of_the_projection():
+    done = scale(DENSE, chips=[4, 16], strong=16, space=space())
+    stop, shares = done.stop, []
+    for chips in (4, 16):
+        layout = Layout(tp=2, dp=chips // 2, global_batch=16, sequence=1024)
+        step = trnsim.project(capture(DENSE, layout), "trn2", chips=chips, advise=False)
+        of = {name: time / step.figures.step_ps
+              for name, time in step.figures.exposed_by_group_ps.items()}  # fmt: skip
+        shares.append((step.breakdown_ps["exposed_communication"] / step.figures.step_ps, of))
+    (first, before), (last, after) = shares
+    assert stop.part == "exposed_communication" and stop.group in stop.groups
+    assert (stop.first_share, stop.last_share) == pytest.approx((first, last))
+    assert set(stop.groups) == set(after) >= {"tp", "dp"}
+    for name, ends in stop.groups.items():
+        assert ends == pytest.approx((before[name], after[name])), name
+    assert sum(after.values()) == pytest.approx(last)
+    assert f", of which {stop.group} " in str(done)
+
+
 def test_without_a_layout_the_search_chooses_one():
     asked = space(tp=(1, 4), micro_batch=(1, 2))
     (point,) = scale(DENSE, chips=[8], strong=16, space=asked).points

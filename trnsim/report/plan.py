@@ -394,11 +394,18 @@ def _stop_line(done: Scaling) -> str:
             f"what stops the scaling: nothing up to {last:,} chips: no part of the step but "
             f"compute grew; limited by {stop.limited_by}"
         )
-    part = stop.part.replace("_", " ") + (f" on {stop.group}" if stop.group else "")
+    part = stop.part.replace("_", " ")
+    if len(stop.groups) == 1:  # the whole is its own
+        part += f" on {stop.group}"
+    of_groups = ", ".join(
+        f"{name} {words.percent(before)} to {words.percent(after)}"
+        for name, (before, after) in stop.groups.items()
+    )
+    of_which = f", of which {of_groups}" if len(stop.groups) > 1 else ""
     return (
         f"what stops the scaling: {part}: {words.percent(stop.first_share)} of the step on "
-        f"{first:,} chips, {words.percent(stop.last_share)} on {last:,}; limited there by "
-        f"{stop.limited_by}"
+        f"{first:,} chips, {words.percent(stop.last_share)} on {last:,}{of_which}; limited there "
+        f"by {stop.limited_by}"
     )
 
 
