@@ -104,8 +104,8 @@ SMALLER = {
     "after.trnsim --fail-over": "after.trnsim --json --fail-over",
     "-- --your-own-arguments": f"-- {GPT}",
     "--chips 64..400000": "--chips 2..4 --check-ranks 0",
-    "--chips 4..64 --strong 512 -- --batch-size":
-        f"--chips 2..4 --check-ranks 0 --strong 8 -- {GPT} --batch",
+    # The option with the share stays as it is documented: the example has to know it.
+    "--chips 4..64 --strong 512 --": f"--chips 2..4 --check-ranks 0 --strong 8 -- {GPT}",
     "search llama3-405b --machine rainier --chips 16384":
         f"search llama3-8b --machine rainier --chips 16 --global-batch 16 --tp 8 {ONE_LAYOUT} "
         "--json",

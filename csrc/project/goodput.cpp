@@ -235,8 +235,9 @@ struct Input {
   const char* name;
   Ranged GoodputRequest::* of;
 };
+constexpr const char* kFailureRate = "failure rate";
 constexpr Input kInputs[] = {{"step time", &GoodputRequest::step_s},
-                             {"failure rate", &GoodputRequest::failures_per_s},
+                             {kFailureRate, &GoodputRequest::failures_per_s},
                              {"restart", &GoodputRequest::restart_s},
                              {"blocking", &GoodputRequest::blocking_s},
                              {"upload", &GoodputRequest::upload_s}};
@@ -260,16 +261,14 @@ Moved moved_by(const GoodputRequest& request, const Input& input, int64_t every)
   return moved;
 }
 
-// `from`: what the moves are from; `to`: what they are put around.
-Ranged around(double from, double to, const std::vector<Moved>& moved, double Moved::* low,
+Ranged around(double value, const std::vector<Moved>& moved, double Moved::* low,
               double Moved::* high) {
   double below = 0, above = 0;
   for (const Moved& one : moved) {
-    below += std::pow(from - std::min({from, one.*low, one.*high}), 2);
-    above += std::pow(std::max({from, one.*low, one.*high}) - from, 2);
+    below += std::pow(value - std::min({value, one.*low, one.*high}), 2);
+    above += std::pow(std::max({value, one.*low, one.*high}) - value, 2);
   }
-  const double scale = to / from;
-  return {to, std::max(0.0, to - scale * std::sqrt(below)), to + scale * std::sqrt(above)};
+  return {value, std::max(0.0, value - std::sqrt(below)), value + std::sqrt(above)};
 }
 
 void check(const GoodputRequest& request) {
@@ -304,6 +303,45 @@ std::vector<Choice> choices_of(const Outages& outages, double step_s, int64_t ev
   return choices;
 }
 
+double waiting_share(const DrawnRuns& drawn) { return drawn.waiting_s / drawn.mean_s; }
+
+// With the failure rate at a bound. Failures come in the time that is not waited through, at their
+// rate: the share that is waited through depends on nothing else that has bounds.
+void wait_at(const GoodputRequest& request, double failures_per_s, int64_t every, double& goodput,
+             double& wall_s) {
+  Outages outages = outages_of(request);
+  outages.failures_per_s = failures_per_s;
+  const DrawnRuns drawn = draw_runs(outages, request.step_s.value, request.steps, every,
+                                    request.spares, request.runs, request.seed);
+  goodput *= 1 - waiting_share(drawn);
+  wall_s = drawn.mean_s;
+}
+
+// Shares, moves and choices hold the time that the job waits for repairs.
+void add_waiting(const GoodputRequest& request, const DrawnRuns& drawn, double expected_s,
+                 GoodputEstimate& estimate) {
+  const double waiting = waiting_share(drawn);
+  TimeShares& shares = estimate.shares;
+  for (double TimeShares::* part :
+       {&TimeShares::kept, &TimeShares::checkpoints, &TimeShares::redone, &TimeShares::restarts}) {
+    shares.*part *= 1 - waiting;
+  }
+  shares.waiting = waiting;
+  for (Choice& choice : estimate.choices) choice.goodput *= 1 - waiting;
+  const Ranged& rate = request.failures_per_s;
+  for (Moved& moved : estimate.moved) {
+    if (moved.input == kFailureRate && rate.low < rate.high) {
+      wait_at(request, rate.low, estimate.every, moved.goodput_low, moved.wall_low_s);
+      wait_at(request, rate.high, estimate.every, moved.goodput_high, moved.wall_high_s);
+      continue;
+    }
+    for (double Moved::* goodput : {&Moved::goodput_low, &Moved::goodput_high})
+      moved.*goodput *= 1 - waiting;
+    for (double Moved::* wall_s : {&Moved::wall_low_s, &Moved::wall_high_s})
+      moved.*wall_s *= drawn.mean_s / expected_s;
+  }
+}
+
 void add_run(const GoodputRequest& request, const Outages& outages, GoodputEstimate& estimate) {
   const double step_s = request.step_s.value;
   const double expected_s = expected_wall_s(outages, step_s, request.steps, estimate.every);
@@ -314,26 +352,15 @@ void add_run(const GoodputRequest& request, const Outages& outages, GoodputEstim
   estimate.drawn_p95_s = drawn.quantile(0.95);
   estimate.drawn_mean_s = drawn.mean_s;
   estimate.standard_error_s = drawn.standard_error_s;
-  double mean_s = expected_s;
-  if (request.spares) {
-    mean_s = drawn.mean_s;
-    const double waiting = drawn.waiting_s / drawn.mean_s;
-    TimeShares& shares = estimate.shares;
-    for (double TimeShares::* part : {&TimeShares::kept, &TimeShares::checkpoints,
-                                      &TimeShares::redone, &TimeShares::restarts}) {
-      shares.*part *= 1 - waiting;
-    }
-    shares.waiting = waiting;
-  }
+  const double mean_s = request.spares ? drawn.mean_s : expected_s;
+  if (request.spares) add_waiting(request, drawn, expected_s, estimate);
   // Nothing fails while the job waits for a repair.
   estimate.failures = outages.failures_per_s * (mean_s - (request.spares ? drawn.waiting_s : 0));
-  const double scale = expected_s / mean_s;  // back to what the inputs' moves are from
-  Moved chance{"chance", estimate.goodput.value, estimate.goodput.value};
-  chance.wall_low_s = expected_s + scale * std::min(0.0, estimate.drawn_p5_s - mean_s);
-  chance.wall_high_s = expected_s + scale * std::max(0.0, estimate.drawn_p95_s - mean_s);
+  Moved chance{"chance", estimate.shares.kept, estimate.shares.kept};
+  chance.wall_low_s = std::min(mean_s, estimate.drawn_p5_s);
+  chance.wall_high_s = std::max(mean_s, estimate.drawn_p95_s);
   estimate.moved.push_back(chance);
-  estimate.wall_s =
-      around(expected_s, mean_s, estimate.moved, &Moved::wall_low_s, &Moved::wall_high_s);
+  estimate.wall_s = around(mean_s, estimate.moved, &Moved::wall_low_s, &Moved::wall_high_s);
 }
 
 }  // namespace
@@ -352,14 +379,13 @@ GoodputEstimate estimate_goodput(const GoodputRequest& request) {
                 std::to_string(int64_t(outages.restart_s)) + " s, and " +
                 std::to_string(int64_t(work_s)) + " s lie between checkpoints",
             "use fewer chips, a shorter restart or more checkpoints");
-  estimate.goodput.value = goodput;
   for (const Input& input : kInputs)
     estimate.moved.push_back(moved_by(request, input, estimate.every));
-  if (request.steps > 0) add_run(request, outages, estimate);
-  estimate.goodput = around(goodput, estimate.shares.kept, estimate.moved, &Moved::goodput_low,
-                            &Moved::goodput_high);
-  estimate.goodput.high = std::min(1.0, estimate.goodput.high);
   estimate.choices = choices_of(outages, request.step_s.value, estimate.every);
+  if (request.steps > 0) add_run(request, outages, estimate);
+  estimate.goodput =
+      around(estimate.shares.kept, estimate.moved, &Moved::goodput_low, &Moved::goodput_high);
+  estimate.goodput.high = std::min(1.0, estimate.goodput.high);
   return estimate;
 }
 

@@ -126,10 +126,10 @@ struct Moved {
 };
 
 struct Choice {
-  std::string name;   // "chosen", "exact", "Young 1974", "Daly 2006"
-  double work_s = 0;  // as the formula gives it
-  int64_t every = 0;  // the nearest whole number of steps, at least 1
-  double goodput = 0;
+  std::string name;    // "chosen", "exact", "Young 1974", "Daly 2006"
+  double work_s = 0;   // as the formula gives it
+  int64_t every = 0;   // the nearest whole number of steps, at least 1
+  double goodput = 0;  // with the share of waiting for repairs that the answer has
 };
 
 struct GoodputEstimate {
@@ -146,8 +146,9 @@ struct GoodputEstimate {
 
 // Each input is moved to its bounds alone, with the same steps between checkpoints; the moves are
 // added as independent errors, by the root of their squares, and so is what nine in ten drawn runs
-// stay within. With spares the mean is that of the drawn runs. Throws ProjectError where less than
-// 1 % of the time is kept work: the job hardly moves, and no interval of it means anything.
+// stay within. With spares the mean is that of the drawn runs, and every goodput, of moves and
+// choices too, holds the waiting for repairs. Throws ProjectError where less than 1 % of the time
+// is kept work: the job hardly moves, and no interval of it means anything.
 GoodputEstimate estimate_goodput(const GoodputRequest& request);
 
 }  // namespace trnsim::project

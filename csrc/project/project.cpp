@@ -217,10 +217,13 @@ void add_step_shapes(const Case& of, const machine::Machine& machine, Projection
     total += shape.count;
     if (step_ps < projection.step_ps) faster += shape.count;
     if (step_ps == projection.step_ps) equal += shape.count;
-    text += (text.empty() ? "" : "; ") + milliseconds(step_ps) + " in " +
-            std::to_string(shape.count) +
-            (shape.has_measured ? " like it" : " (--step " + std::to_string(shape.index) + ")") +
-            (shape.first.sets_up ? ", in which DDP lays its buckets" : "");
+    const std::string steps = std::to_string(shape.count) + (shape.count == 1 ? " step" : " steps");
+    text += (text.empty() ? "" : "; ") + steps +
+            (shape.has_measured ? (shape.count == 1 ? " of the measured shape takes "
+                                                    : " of the measured shape take ")
+                                : " as --step " + std::to_string(shape.index) +
+                                      (shape.count == 1 ? " takes " : " take ")) +
+            milliseconds(step_ps) + (shape.first.sets_up ? " (DDP lays its buckets)" : "");
   };
   std::stable_partition(shapes.begin(), shapes.end(),
                         [](const StepShape& shape) { return shape.has_measured; });
@@ -239,12 +242,11 @@ void add_step_shapes(const Case& of, const machine::Machine& machine, Projection
     }
   }
   if (text.find(';') == std::string::npos) return;
-  const std::string percentile = std::to_string(100 * (faster + equal) / total);
-  const std::string others = std::to_string(total - 1) + " others";
+  const auto count = [](int64_t steps) { return std::to_string(steps); };
   add_guess(projection, {"steps differ in shape", text,
-                         "the measured one is percentile " + percentile + " by time: of the " +
-                             others + " " + std::to_string(faster) + " are faster and " +
-                             std::to_string(equal - 1) + " as fast"});
+                         "the projection is of the measured one: of the " + count(total - 1) +
+                             " other steps " + count(faster) + " are faster, " + count(equal - 1) +
+                             " as fast and " + count(total - faster - equal) + " slower"});
 }
 
 // The same step with nothing slow or dead.

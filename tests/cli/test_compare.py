@@ -249,6 +249,22 @@ def test_a_run_file_keeps_its_ranks(folder):
     assert document["base"] == "trn2-ultra"
 
 
+def test_a_power_of_the_chip_alone_is_marked_beside_one_of_the_server(folder):
+    machines = ["trn2-ultra", "h100:nemo"]
+    done = trnsim.compare(folder / "pod.trnsim", machines=machines, equal="watts")
+    table, below = str(done).split("\n^ ")
+    assert "h100:nemo^ " in table and "trn2-ultra^" not in table
+    assert len(table.splitlines()) == 3  # nothing stands between
+    said = below.splitlines()[0]
+    assert "the power is of the chip alone" in said and "equal watts are too many chips" in said
+    assert "--set h100:power.per_chip=...W" in said
+    whole = RunOptions(overrides=("h100:power.per_chip=1.2kW",))
+    given = trnsim.compare(folder / "pod.trnsim", machines=machines, equal="watts", options=whole)
+    assert "^" not in str(given) and given.rows[1].chips < done.rows[1].chips
+    alone = trnsim.compare(folder / "pod.trnsim", machines=["h100", "h200"])
+    assert "^" not in str(alone)  # they leave out the same
+
+
 def test_machines_that_were_never_calibrated_are_marked(folder):
     done = trnsim.compare(folder / "pod.trnsim", machines=["trn2-ultra:neuron", "h100:nemo"])
     assert [row.is_calibrated for row in done.rows] == [False, True]

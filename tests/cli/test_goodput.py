@@ -318,6 +318,21 @@ def test_spares_are_waited_for_and_paid(asked):
     assert many["training"]["usd"] == pytest.approx(hours * (64 + 1280) * 2.235)
 
 
+def test_choices_and_what_moves_the_goodput_wait_for_repairs_too(asked):
+    run = [*TIMED, "--tokens", "9000T", "--draws", 300, "--tokens-per-step", TOKENS]
+    done = asked("pod", *run, "--spares", 0, "--repair-hours", 20)
+    best, young = done["checkpoint_choices"][:2]
+    low, high = done["goodput_interval"]
+    assert done["shares"]["waiting"] > 0.3
+    assert best["goodput"] == done["goodput"] >= young["goodput"]
+    assert young["goodput"] == pytest.approx(done["goodput"], rel=0.01)
+    for one in done["moved"]:
+        assert low <= min(one["goodput"]) <= max(one["goodput"]) <= high, one["input"]
+    # No input has bounds but the step, whose other intervals are worse than the best.
+    step = next(one["goodput"] for one in done["moved"] if one["input"] == "step time")
+    assert max(step) < done["goodput"] and max(step) == pytest.approx(done["goodput"], rel=0.01)
+
+
 def test_the_same_seed_draws_the_same_runs(asked):
     def chance(seed):
         run = asked("four", *TIMED, "--tokens", "9000T", "--draws", 50, "--seed", seed)

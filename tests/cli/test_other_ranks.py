@@ -44,6 +44,12 @@ def test_without_other_ranks_there_are_no_logs(tmp_path):
     assert not (tmp_path / "out" / "logs").exists()
 
 
+def test_ranks_that_print_nothing_leave_no_logs_and_none_are_named(tmp_path):
+    ran = run(tmp_path, "dist.all_reduce(x)", "--machine", "trn2", "--check-ranks", 1, chips=16)
+    assert ran.returncode == 0 and "the script runs again as rank" in ran.stderr
+    assert "rank*.log" not in ran.stderr and not (tmp_path / "out" / "logs").exists()
+
+
 @pytest.mark.parametrize("source", ["src=0", "group_src=0", "group=dist.new_group([0, 1])"])
 def test_each_rank_gets_its_object_of_those_that_rank_0_scatters(tmp_path, source):
     ran = run(

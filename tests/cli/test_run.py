@@ -316,15 +316,16 @@ def guesses_of(tmp_path, text, *options):
     return {guess["name"]: guess for guess in json.loads(done.stdout)["guesses"]}
 
 
-def test_steps_that_differ_in_shape_are_reported_with_a_percentile(tmp_path):
+def test_steps_that_differ_in_shape_are_reported_with_how_many_are_faster(tmp_path):
     rows = [64, 8192, 64, 64, 64, 64]  # the batch of a step is made in the step before
     guess = guesses_of(tmp_path, VARIED.format(rows=rows))["steps differ in shape"]
-    assert "in 1 like it" in guess["value"] and "in 3 (--step 2)" in guess["value"]
-    said = "percentile {} by time: of the 3 others {} are faster and {} as fast"
-    assert guess["effect"].endswith(said.format(100, 3, 0))
+    assert guess["value"].startswith("1 step of the measured shape takes ")
+    assert "; 3 steps as --step 2 take " in guess["value"]
+    said = "of the 3 other steps {} are faster, {} as fast and {} slower"
+    assert guess["effect"].endswith(said.format(3, 0, 0))
     fast = guesses_of(tmp_path, VARIED.format(rows=rows), "--step", "2")["steps differ in shape"]
-    assert "in 3 like it" in fast["value"]
-    assert fast["effect"].endswith(said.format(75, 0, 2))
+    assert fast["value"].startswith("3 steps of the measured shape take ")
+    assert fast["effect"].endswith(said.format(0, 2, 1))
 
 
 def test_a_first_step_that_makes_state_says_so(tmp_path):

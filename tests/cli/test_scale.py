@@ -265,9 +265,19 @@ def test_what_stops_the_scaling_is_the_share_that_grew_most():
     assert (stop.first_share, stop.last_share) == pytest.approx((0.1, 0.45))
     lines = scaling_lines(Scaling(points, "trn2"))
     assert (
+        "what stops the scaling: exposed communication: 10.0 % of the step on 8 chips, 45.0 % on "
+        "16, of which dp 2.0 % to 41.0 %, tp 8.0 % to 4.0 %; limited there by links"
+    ) in lines
+
+
+def test_one_group_alone_has_the_whole_of_what_stops_the_scaling():
+    points = made_up(
+        (8, parts(8.0, 1.0, 1.0), {"dp": 1.0}), (16, parts(8.0, 9.0, 3.0), {"dp": 9.0})
+    )
+    assert (
         "what stops the scaling: exposed communication on dp: 10.0 % of the step on 8 chips, "
         "45.0 % on 16; limited there by links"
-    ) in lines
+    ) in scaling_lines(Scaling(points, "trn2"))
 
 
 def test_a_bubble_can_stop_it_and_a_share_of_compute_that_grows_stops_nothing():

@@ -3,6 +3,7 @@
 """A model by its name in `trnsim scale` and `trnsim compare`, and layouts that cannot be."""
 
 import json
+import re
 
 import pytest
 from command import trnsim as command
@@ -66,6 +67,25 @@ def test_the_table_says_which_layout_and_who_chose_it(given):
     printed = str(given)
     assert "tp2 dp8 mb1 zero1" in printed and "layout as asked for" in printed
     assert "weak scaling: 8 to 32 sequences a step" in printed and "no stack" in printed
+
+
+def test_each_group_that_stops_the_scaling_has_its_own_share_of_the_projection():
+    done = scale(DENSE, chips=[4, 16], strong=16, space=space())
+    stop, shares = done.stop, []
+    for chips in (4, 16):
+        layout = Layout(tp=2, dp=chips // 2, global_batch=16, sequence=1024)
+        step = trnsim.project(capture(DENSE, layout), "trn2", chips=chips, advise=False)
+        of = {name: time / step.figures.step_ps
+              for name, time in step.figures.exposed_by_group_ps.items()}  # fmt: skip
+        shares.append((step.breakdown_ps["exposed_communication"] / step.figures.step_ps, of))
+    (first, before), (last, after) = shares
+    assert stop.part == "exposed_communication" and stop.group in stop.groups
+    assert (stop.first_share, stop.last_share) == pytest.approx((first, last))
+    assert set(stop.groups) == set(after) >= {"tp", "dp"}
+    for name, ends in stop.groups.items():
+        assert ends == pytest.approx((before[name], after[name])), name
+    assert sum(after.values()) == pytest.approx(last)
+    assert f", of which {stop.group} " in str(done)
 
 
 def test_without_a_layout_the_search_chooses_one():
@@ -167,6 +187,31 @@ def test_what_a_machine_cannot_do_is_a_row_with_the_reason():
     given = space(global_batch=8)
     (row,) = compare(DENSE, machines=["trn2"], chips=4, space=given, options=few).rows
     assert row.document is not None and not row.document["fits"]  # as a script's would be
+
+
+def test_a_batch_that_one_machine_cannot_share_out_is_refused_with_some_that_all_can():
+    batch = 64  # 24 of h100 cost as much as 64: dp 16 and dp 6
+
+    def compared(count):
+        return compare(DENSE, machines=["trn2-ultra", "h100"], chips=64, equal="dollars",
+                       space=space(pp=(2,), global_batch=count))  # fmt: skip
+
+    refused = [row.reason for row in compared(batch).rows if row.document is None]
+    assert refused
+    for reason in refused:
+        rule, _, use = reason.partition(": use ")
+        assert "is the largest of up to" in rule and "chips, or" not in use
+        proposed = re.match(r"global_batch ([\d,]+) or ([\d,]+), which suits every machine", use)
+        below, above = (int(number.replace(",", "")) for number in proposed.groups())
+        assert batch / 2 < below < batch < above < 2 * batch
+    for count in (below, above):
+        assert all(row.in_a_step("samples") == pytest.approx(count) for row in compared(count).rows)
+
+
+def test_a_machine_whose_layout_no_batch_suits_has_its_own_rule_as_before():
+    done = compare(DENSE, machines=["trn2-ultra", "h100"], chips=16, equal="dollars",
+                   space=space(global_batch=16, tp=(8,)))  # fmt: skip
+    assert "= 8 ranks on 5 chips with 1 each: use smaller degrees" in done.rows[1].reason
 
 
 # --- names ---------------------------------------------------------------------------------------

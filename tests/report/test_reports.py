@@ -15,6 +15,7 @@ from rich.console import Console
 import trnsim
 from trnsim.report import render_terminal, to_json, to_text
 from trnsim.report.json import PROMISED
+from trnsim.report.terminal import _bar
 
 ESCAPE = re.compile("\x1b")
 
@@ -88,6 +89,13 @@ def test_a_terminal_of_eighty_columns_shows_colours_within_them(four_chips):
     assert ESCAPE.search(text)
     plain = re.sub("\x1b\\[[0-9;]*m", "", text)
     assert max(map(len, plain.splitlines())) <= 80
+
+
+@pytest.mark.parametrize(
+    ("share", "cells"), [(0.0, 0), (0.001, 0), (0.02, 0), (0.5 / 24, 1), (0.5, 12), (1.0, 24)]
+)
+def test_a_bar_begins_at_half_a_cell(share, cells):
+    assert _bar(Console(file=io.StringIO()), share, "green").plain == "#" * cells
 
 
 def test_no_color_is_respected(four_chips, monkeypatch):

@@ -104,19 +104,22 @@ class Children:
         one = "rank" if is_one else "ranks"
         listed = ", ".join(map(str, ranks[:12])) + (", ..." if len(ranks) > 12 else "")
         print(
-            f"trnsim: the script runs again as {one} {listed}, {what}; output in "
-            f"{self.logs}/rank*.log",
-            file=sys.stderr,
-            flush=True,
+            f"trnsim: the script runs again as {one} {listed}, {what}", file=sys.stderr, flush=True
         )
 
     def tidy(self) -> None:
-        """Removes logs that nothing was written to, and their folder when it is empty."""
+        """Removes logs that nothing was written to, and their folder when it is empty; says where
+        the others are."""
         if self.logs is None or not self.logs.is_dir():  # no rank ran
             return
         for log in self.logs.glob("rank*.log"):
             if log.stat().st_size == 0:
                 log.unlink()
+        written = len([*self.logs.glob("rank*.log")])
+        if written:
+            whose = "a rank" if written == 1 else f"{written} ranks"
+            print(f"trnsim: output of {whose} that ran again: {self.logs}/rank*.log",
+                  file=sys.stderr, flush=True)  # fmt: skip
         if not any(self.logs.iterdir()):
             self.logs.rmdir()
 

@@ -70,7 +70,7 @@ def add_to(app: typer.Typer) -> None:
     app.command(
         name="scale",
         epilog="Examples: trnsim scale train.py --machine rainier --chips 64..400000 --out curve; "
-        "trnsim scale train.py --machine trn2-ultra --chips 4..64 --strong 512 -- --batch-size "
+        "trnsim scale train.py --machine trn2-ultra --chips 4..64 --strong 512 -- --batch "
         "{share}. The script's own arguments follow after --. trnsim scale llama3-8b --machine "
         "rainier --chips 64..4096 --tp 8.",
     )(scale)

@@ -42,6 +42,7 @@ class ComparisonRow(Reported):
         seconds: that the run took.
         sources: of the price and the power of a chip, as (value and unit, confidence, source), by
             "price" and "power"; without what is not known, and for run files empty.
+        power_is_of_chip: whether the power of a chip is known without its share of the server.
     """
 
     label: str
@@ -54,6 +55,7 @@ class ComparisonRow(Reported):
     chips_off: float | None = None
     seconds: float | None = None
     sources: Mapping[str, tuple[str, str, str]] = field(default_factory=dict)
+    power_is_of_chip: bool = False
 
     @property
     def exposed_communication_s(self) -> float | None:
@@ -118,6 +120,13 @@ class Comparison(Shown):
         return next((row for row in self.rows if row.document is not None), None)
 
     @property
+    def with_less_power(self) -> list[ComparisonRow]:
+        """Rows whose power is of the chip alone, where another's holds a share of the server."""
+        known = [row for row in self.rows if "power" in row.sources]
+        alone = [row for row in known if row.power_is_of_chip]
+        return alone if len(alone) < len(known) else []
+
+    @property
     def unit(self) -> str | None:
         """ "tokens" where a run knows them, else "samples", else None."""
         for what in ("tokens", "samples"):
@@ -179,6 +188,7 @@ class Comparison(Shown):
                 what: dict(zip(("value", "confidence", "source"), found, strict=True))
                 for what, found in row.sources.items()
             },
+            "power_is_of_chip": row.power_is_of_chip,
             "usd_per_million_tokens": row.usd_per_million("tokens"),
             "joules_per_token": row.joules_per("tokens"),
             "usd_per_million_samples": row.usd_per_million("samples"),
@@ -322,7 +332,12 @@ class _Trained:
         check_for_model(self.model, self.space, self.options, arguments, targets)
         counts, teller, kept = _asked(targets, chips, equal, self.out)
         space = self.space or Space()
-        runs = ModelRuns(self.model, space, self.options, self.out, kept, teller, self.jobs)
+        others = [
+            (target, count.chips)
+            for target, count in zip(targets, counts, strict=True)
+            if count.chips is not None
+        ]
+        runs = ModelRuns(self.model, space, self.options, self.out, kept, teller, self.jobs, others)
         rows = _rows(targets, counts, lambda *of: runs.run(*of, space.global_batch))
         return Comparison(rows, equal, chips, self.model.name or "model")
 
@@ -412,7 +427,9 @@ def _row(target: Target, count: EqualCount, outcome: Outcome) -> ComparisonRow:
         for figure in machine.figures
         if figure.key in _SOURCED and known[_SOURCED[figure.key]] is not None
     }
+    watts, package = machine.power_per_chip_w, machine.power_package_w
+    is_of_chip = watts is not None and package is not None and watts <= package
     return ComparisonRow(
         target.label, machine.name, target.stack, count.chips, outcome.document, outcome.reason,
-        count.ideal, count.off, outcome.seconds, sources,
+        count.ideal, count.off, outcome.seconds, sources, is_of_chip,
     )  # fmt: skip

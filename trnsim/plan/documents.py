@@ -83,7 +83,7 @@ def read_comparison(path: str | os.PathLike[str]) -> Comparison:
                 _get(path, verb, found, "chips", (int, type(None)), where),
                 _figures(path, verb, found, where), found.get("reason") or "",
                 found.get("ideal_chips"), found.get("chips_off"),
-                found.get("seconds_to_simulate"), sources,
+                found.get("seconds_to_simulate"), sources, bool(found.get("power_is_of_chip")),
             )
         )  # fmt: skip
     return Comparison(

@@ -378,8 +378,9 @@ def _notes(
         notes.append(
             f"spares: {options.spares} of {unit} chips; {100 * share:.0f} % of the failures take "
             f"one out of service for {options.repair_hours:g} h, as many as were of hardware in "
-            "Llama 3's table; spares cost and draw as much as the others, and the intervals "
-            "between checkpoints are compared without waiting for repairs"
+            "Llama 3's table; spares cost and draw as much as the others, and every goodput, of "
+            "other intervals between checkpoints and of inputs at their bounds too, holds the "
+            "waiting for repairs"
         )
     notes.append(
         "the step is device work alone: no data loading, logging, evaluation or planned stops; all "

@@ -177,11 +177,13 @@ class Refused:
         self.counts[rule] += 1
         self.examples.setdefault(rule, words)
 
-    def why(self) -> str:
-        """The reason of the first one, whose degrees are the smallest, and how many others."""
+    def why(self, instead: str = "") -> str:
+        """The reason of the first one, whose degrees are the smallest, and how many others.
+        instead: what to use, where that is known better than by the rule."""
         rule, *others = self.examples
         more = f" (and {len(others)} other rules)" if others else ""
-        return self.examples[rule] + more
+        words = self.examples[rule]
+        return (f"{words.partition(': use')[0]}: use {instead}" if instead else words) + more
 
 
 def candidates(
@@ -195,8 +197,8 @@ def candidates(
     """
     found = []
     pod_ranks = machine.pod_chips * ranks_per_chip
-    for degrees in _degrees(model, pod_ranks, chips * ranks_per_chip, space):
-        candidate = _candidate(model, machine, chips, ranks_per_chip, space, degrees, refused)
+    for degrees in degrees_of(model, pod_ranks, chips * ranks_per_chip, space):
+        candidate = candidate_of(model, machine, chips, ranks_per_chip, space, degrees, refused)
         if candidate is not None:
             found.append(candidate)
     return found
@@ -235,8 +237,8 @@ def _powers(most: int) -> tuple[int, ...]:
     return tuple(2**i for i in range(max(1, most).bit_length()))
 
 
-def _degrees(model: Model, pod_ranks: int, ranks: int, space: Space) -> Iterator[dict[str, Any]]:
-    """All combinations, but for data parallelism."""
+def degrees_of(model: Model, pod_ranks: int, ranks: int, space: Space) -> Iterator[dict[str, Any]]:
+    """All combinations of the space, but for data parallelism."""
     layers = model.layers
     tp = space.tp or _powers(min(pod_ranks, model.heads, ranks))
     pp = space.pp or tuple(
@@ -276,7 +278,7 @@ def _pieces(layers: int, stages: int) -> tuple[int, ...]:
     return tuple(sorted({1, *even}))
 
 
-def _candidate(
+def candidate_of(
     model: Model, machine: _core.Machine, chips: int, ranks_per_chip: int, space: Space,
     degrees: dict[str, Any], refused: Refused,
 ) -> Candidate | None:  # fmt: skip

@@ -8,7 +8,7 @@ from __future__ import annotations
 import math
 import os
 import time
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -27,6 +27,7 @@ from trnsim.plan.layouts import (
 )
 from trnsim.plan.progress import Teller
 from trnsim.plan.script_runs import Outcome, RunOptions, Target
+from trnsim.plan.shared_batches import Place, batches_for_all
 from trnsim.plan.trials import Where, step_of
 from trnsim.pool import check_jobs
 from trnsim.recipes.lengths import at_length, simulated_lengths
@@ -105,6 +106,7 @@ class ModelRuns:
         kept: where documents are kept for the next time; None for nowhere.
         teller: says on stderr how far we are.
         jobs: processes of a search; None: one a core, as far as the memory goes.
+        others: of a comparison, machine and chips of every row, which all train on one step.
     """
 
     model: Model
@@ -114,6 +116,7 @@ class ModelRuns:
     kept: Kept | None
     teller: Teller
     jobs: int | None = None
+    others: Sequence[tuple[Target, int]] = ()
 
     def __post_init__(self) -> None:
         check_jobs(self.jobs)
@@ -127,8 +130,10 @@ class ModelRuns:
         are skewed, `hottest_over_mean`: tokens of the expert parallel rank with most over the mean.
         """
         space = replace(self.space, global_batch=global_batch, styles=styles_of(target.stack))
-        per_chip = self.options.ranks_per_chip or target.machine.ranks_per_chip_allowed[0]
-        where = Where(target.name, target.overrides, target.stack, per_chip, target.machine.hash)
+        where = Where(
+            target.name, target.overrides, target.stack, self._ranks_per_chip(target),
+            target.machine.hash,
+        )  # fmt: skip
         name, key = f"{target.label.replace('/', '_')}-{chips}", ""
         if self.kept is not None:
             key = key_of(model=repr(self.model), space=repr(space), where=repr(where))
@@ -149,6 +154,9 @@ class ModelRuns:
             self.kept.keep(name, key, (), {"seconds": seconds, "document": document})
         return Outcome(document, "", seconds)
 
+    def _ranks_per_chip(self, target: Target) -> int:
+        return self.options.ranks_per_chip or target.machine.ranks_per_chip_allowed[0]
+
     def _choose(
         self, target: Target, where: Where, chips: int, space: Space
     ) -> tuple[Candidate, int]:
@@ -158,7 +166,8 @@ class ModelRuns:
         if not allowed:
             works = nearest_that_work(self.model, target.machine, chips, per_chip, space)
             near = f"; near it works: {works}" if works else ""
-            raise PlanError(f"no layout: {refused.why()}{near}")
+            why = refused.why(self._batches_for_all(target, where, chips, space))
+            raise PlanError(f"no layout: {why}{near}")
         if len(allowed) == 1:
             return allowed[0], 1
         options = RunOptions(
@@ -171,6 +180,23 @@ class ModelRuns:
         if done.best:
             return done.best[0].candidate, len(allowed)
         raise PlanError(_none_fits(done, len(allowed)))
+
+    def _batches_for_all(self, target: Target, where: Where, chips: int, space: Space) -> str:
+        """What to use where only the batch is in the way; "" where that is not so. The others of a
+        comparison keep their chips, which are equal to this one's, and have to suit it too."""
+        mine = Place(target.machine, chips, where.ranks_per_chip, space)
+        if not self.others or not mine.units(self.model):
+            return ""
+        places = [
+            Place(one.machine, count, self._ranks_per_chip(one),
+                  replace(space, styles=styles_of(one.stack)))
+            for one, count in self.others
+        ]  # fmt: skip
+        found = batches_for_all(self.model, places, space.global_batch)
+        if not found:
+            return ""
+        listed = " or ".join(f"{batch:,}" for batch in found)
+        return f"global_batch {listed}, which suits every machine here"
 
 
 def _none_fits(done: Search, allowed: int) -> str:

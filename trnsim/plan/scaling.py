@@ -69,8 +69,10 @@ class Stop:
     Attributes:
         part: of the breakdown; None where no part but compute grew by half a percent of the step.
         group: of exposed communication, the process group that grew most; else None.
-        first_share, last_share: of the part in the step.
+        first_share, last_share: of the whole part in the step, over all groups.
         limited_by: the bottleneck of the last point.
+        groups: of exposed communication, (first, last) share of each process group alone in the
+            step; the one that grew most first.
     """
 
     part: str | None
@@ -78,6 +80,7 @@ class Stop:
     first_share: float | None
     last_share: float | None
     limited_by: str
+    groups: Mapping[str, tuple[float, float]] = field(default_factory=dict)
 
 
 @dataclass(frozen=True)
@@ -140,11 +143,13 @@ class Scaling(Shown):
         limited_by = last.figure("bottleneck")
         if growth[part] < SMALLEST_GROWTH:
             return Stop(None, None, None, None, limited_by)
-        group = None
+        groups = {}
         if part == "exposed_communication":
             old, new = _shares(first, "exposed_by_group"), _shares(last, "exposed_by_group")
-            group = max(new, key=lambda name: new[name] - old.get(name, 0.0), default=None)
-        return Stop(part, group, before[part], after[part], limited_by)
+            ends = {name: (old.get(name, 0.0), new.get(name, 0.0)) for name in {**old, **new}}
+            groups = dict(sorted(ends.items(), key=lambda end: end[1][0] - end[1][1]))
+        group = next(iter(groups), None)
+        return Stop(part, group, before[part], after[part], limited_by, groups)
 
     @property
     def notes(self) -> list[str]:

@@ -133,7 +133,7 @@ def comparison_table(done: Comparison) -> Table:
     by_rate = of_machines and unit is not None
     compared = f"{unit}_per_s" if by_rate else "step_time_s"
     columns = {
-        name: [row.label + ("*" if row.is_calibrated is False else "") for row in done.rows],
+        name: [row.label + _marks(done, row) for row in done.rows],
         "chips": [_shown("{:,}".format, row.chips) for row in done.rows],
         "step time": [
             NO_RUN if row.document is None else words.duration(row.document["step_time_s"])
@@ -167,8 +167,7 @@ def comparison_table(done: Comparison) -> Table:
 
 def comparison_lines(done: Comparison) -> list[str]:
     """What has to be said below the table."""
-    lines = []
-    base = done.base
+    lines, base = _power_lines(done), done.base
     if done.equal is not None and done.asked_chips is not None:
         lines += [line for row in done.rows for line in _count_lines(done, row)]
     lines += [f"{row.label}: {NO_RUN}: {row.reason}" for row in done.rows if row.document is None]
@@ -196,6 +195,28 @@ def comparison_lines(done: Comparison) -> list[str]:
     if base is not None:
         lines += _work_lines(done, base)
     return [*lines, *_calibration_lines(done), *_source_lines(done)]
+
+
+def _marks(done: Comparison, row: ComparisonRow) -> str:
+    calibrated = "*" if row.is_calibrated is False else ""
+    return calibrated + ("^" if row in done.with_less_power else "")
+
+
+def _power_lines(done: Comparison) -> list[str]:
+    """That a machine's watts leave out what another's hold."""
+    alone = done.with_less_power
+    if not alone:
+        return []
+    what = "J, CO2 and their ratios to the others are too low"
+    if done.equal == "watts":
+        if alone[0] is done.rows[0]:
+            what += ", and the others have too few chips"
+        else:
+            what += ", and equal watts are too many chips"
+    ways = ", ".join(f"--set {row.label.partition(':')[0]}:power.per_chip=...W" for row in alone)
+    names = ", ".join(row.label for row in alone)
+    why = "the power is of the chip alone, the others' holds a share of the server"
+    return [f"^ {names}: {why}: {what} ({ways} sets it)"]
 
 
 def _source_lines(done: Comparison) -> list[str]:
@@ -394,11 +415,18 @@ def _stop_line(done: Scaling) -> str:
             f"what stops the scaling: nothing up to {last:,} chips: no part of the step but "
             f"compute grew; limited by {stop.limited_by}"
         )
-    part = stop.part.replace("_", " ") + (f" on {stop.group}" if stop.group else "")
+    part = stop.part.replace("_", " ")
+    if len(stop.groups) == 1:  # the whole is its own
+        part += f" on {stop.group}"
+    of_groups = ", ".join(
+        f"{name} {words.percent(before)} to {words.percent(after)}"
+        for name, (before, after) in stop.groups.items()
+    )
+    of_which = f", of which {of_groups}" if len(stop.groups) > 1 else ""
     return (
         f"what stops the scaling: {part}: {words.percent(stop.first_share)} of the step on "
-        f"{first:,} chips, {words.percent(stop.last_share)} on {last:,}; limited there by "
-        f"{stop.limited_by}"
+        f"{first:,} chips, {words.percent(stop.last_share)} on {last:,}{of_which}; limited there "
+        f"by {stop.limited_by}"
     )
 
 

@@ -267,11 +267,10 @@ def _rows(console: Console, rows: list[tuple[str, str]]) -> None:
 
 
 def _bar(console: Console, share: float, colour: str, width: int = 24) -> Any:
+    """Of whole cells: nothing below half of one."""
     from rich.text import Text
 
-    filled = round(share * width)
-    if share > 0 and filled == 0:
-        filled = 1
+    filled = int(share * width + 0.5)
     return Text(("━" if console.is_terminal else "#") * filled, style=colour)
 
 

@@ -334,6 +334,42 @@ TEST(Goodput, ARunHasItsMeanAndWhatChanceDoes) {
   EXPECT_NEAR(s.kept, 50'000 / waiting.wall_s.value, 0.01);
 }
 
+TEST(Goodput, ChoicesAndMovesWaitForRepairsAsTheAnswerDoes) {
+  const Outages of{1e-4, 600, 10, 30};
+  GoodputRequest request = request_of(of, 5);
+  request.steps = 10'000;
+  request.restart_s = {600, 300, 1200};
+  request.failures_per_s = {1e-4, 5e-5, 2e-4};
+  request.spares = Spares{1, 20'000, 1};
+  const GoodputEstimate estimate = estimate_goodput(request);
+  EXPECT_GT(estimate.shares.waiting, 0.2);
+  EXPECT_EQ(estimate.choices[0].goodput, estimate.goodput.value);
+  for (const Moved& moved : estimate.moved) {
+    EXPECT_GE(std::min(moved.goodput_low, moved.goodput_high), estimate.goodput.low);
+    EXPECT_LE(std::max(moved.goodput_low, moved.goodput_high), estimate.goodput.high);
+  }
+  // A choice and a restart's bound are those of runs drawn with them; so is the failure rate's.
+  const auto drawn = [&](const Outages& outages, int64_t every) {
+    return draw_runs(outages, 5, 10'000, every, request.spares, 4000, 9);
+  };
+  const double t = 5.0 * double(estimate.every);
+  const auto expect_drawn = [&](double goodput, const Outages& outages, int64_t every) {
+    const DrawnRuns runs = drawn(outages, every);
+    const double kept = goodput_of(outages, 5.0 * double(every));
+    EXPECT_NEAR(goodput, kept * (1 - runs.waiting_s / runs.mean_s), 0.03 * goodput);
+  };
+  expect_drawn(estimate.choices[1].goodput, of, estimate.choices[1].every);
+  const Moved& rate = estimate.moved[1];
+  const Moved& restart = estimate.moved[2];
+  ASSERT_EQ(rate.input, "failure rate");
+  expect_drawn(rate.goodput_low, {5e-5, 600, 10, 30}, estimate.every);
+  expect_drawn(rate.goodput_high, {2e-4, 600, 10, 30}, estimate.every);
+  expect_drawn(restart.goodput_high, {1e-4, 1200, 10, 30}, estimate.every);
+  // More failures wait for more: not the share of the answer.
+  EXPECT_LT(rate.goodput_high,
+            0.9 * goodput_of({2e-4, 600, 10, 30}, t) * (1 - estimate.shares.waiting));
+}
+
 TEST(Goodput, AJobThatHardlyMovesIsRefused) {
   EXPECT_THROW(estimate_goodput(request_of({1e-2, 1000, 10, 0}, 5)), Error);
   EXPECT_THROW(estimate_goodput(request_of({0, 1000, 10, 0}, 5)), Error);
