@@ -21,6 +21,7 @@ from trnsim.job import (
     texts_of,
     whole_numbers_of,
 )
+from trnsim.origin import Origin
 from trnsim.plan.kept import Kept, write_document
 from trnsim.plan.layouts import Space
 from trnsim.plan.model_runs import (
@@ -29,6 +30,7 @@ from trnsim.plan.model_runs import (
     check_for_model,
     check_for_script,
     named_model,
+    origin_of,
 )
 from trnsim.plan.progress import Teller
 from trnsim.plan.script_runs import Outcome, Reported, RunOptions, ScriptRuns, Target, targets_of
@@ -90,6 +92,7 @@ class Scaling(Shown):
             script itself says what each rank does, and a model's batch grows with the chips.
         rounded: asked sizes that the machine cannot be cut to, and the points that stand for them.
         model: that was given by name; None for a script.
+        origin: the script and its arguments, or the model's dimensions.
     """
 
     points: tuple[Point, ...]
@@ -98,6 +101,7 @@ class Scaling(Shown):
     strong: int | None = None
     rounded: Mapping[int, int] = field(default_factory=dict)
     model: str | None = None
+    origin: Origin = field(default_factory=Origin)
 
     @property
     def ran(self) -> list[Point]:
@@ -194,6 +198,7 @@ class Scaling(Shown):
             "machine": self.machine,
             "stack": self.stack,
             "model": self.model,
+            "origin": self.origin.to_dict(),
             "scaling": "weak" if self.strong is None else "strong",
             "total": self.strong,
             "efficiency_basis": self.basis if self.ran else None,
@@ -303,7 +308,8 @@ def scale(
     made = [_point_of(*each) for each in zip(counts, outcomes, strict=True)]
     rounded = {size: count for size, count in cut.items() if size != count}
     name = None if model is None else model.name or "model"
-    done = Scaling(tuple(made), target.machine.name, target.stack, strong, rounded, name)
+    origin = origin_of(model, script, is_module, arguments)
+    done = Scaling(tuple(made), target.machine.name, target.stack, strong, rounded, name, origin)
     if out is not None:
         write_document(Path(out) / "scaling.json", done.to_dict())
     return done

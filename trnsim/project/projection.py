@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, Any
 
 from trnsim.errors import MachineError, ProjectError, WorkloadError
 from trnsim.job import check_asked, is_step_mode, make_job, tell_device, texts_of
+from trnsim.origin import Origin
 
 if TYPE_CHECKING:
     from torch.distributed import ProcessGroup
@@ -32,6 +33,7 @@ class Projection:
         figures: the exact result, as csrc/project/projection.h states it.
         run: everything that a report needs; for the writers of trnsim.report.
         guesses: what stood open, each as (name, value, effect); dictionaries in `to_dict`.
+        origin: the script or the model, where a run file said it.
     """
 
     def __init__(self, run: _core.Run, asked: Mapping[str, Any]) -> None:
@@ -39,6 +41,7 @@ class Projection:
         self.run = run
         self.figures = run.projection
         self._asked = dict(asked)
+        self.origin = Origin()
 
     @property
     def machine(self) -> _core.Machine:
@@ -149,7 +152,8 @@ class Projection:
         """Writes projection.json, timeline.parquet, a Perfetto trace, traces for torch.profiler's
         tools and the run file NAME.trnsim, which every verb reads, into `directory`; returns it.
 
-        `command` is the script and its arguments, for whoever reads the run file.
+        `command` is the script and its arguments, for whoever reads the run file; None: what
+        `origin` says.
         """
         from trnsim.report import write_outputs
 
@@ -168,7 +172,7 @@ class Projection:
             self.workloads,
             machine=_found_from_anywhere(self.machine.name),
             machine_hash=self.machine.hash,
-            command=None if command is None else list(command),
+            **(self.origin if command is None else Origin(tuple(command))).to_dict(),
             options={
                 "chips": self.figures.chips,
                 "ranks_per_chip": self.figures.ranks_per_chip,
@@ -308,12 +312,17 @@ def project(
     check_asked(top=top, **{name: asked[name] for name in _NUMBERS})
     if isinstance(workload, (str, os.PathLike)):
         workload = workloads.load_run(workload)
+    origin = Origin()
     if isinstance(workload, workloads.RunFile):
+        origin = Origin.of(workload.manifest)
         _fill_from(workload, machine is None, asked, counts)
         workload, machine = workload.workloads, machine or _machine_of(workload, stack)
     roles = _roles_of(workload)
     job = _job_of(roles, machine or "trn2", overrides, stack, **counts)
-    return _project(roles, job, asked, group, top=top, advise=advise, interval=interval, fold=fold)
+    options = {"top": top, "advise": advise, "interval": interval, "fold": fold}
+    done = _project(roles, job, asked, group, **options)
+    done.origin = origin
+    return done
 
 
 def step_seconds(

@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING, Any
 from trnsim.errors import ReportError
 from trnsim.files import check_place, write_whole
 from trnsim.report.page.charts import check_library
-from trnsim.report.page.parts import Chart, Html, Lines, Page, Table
+from trnsim.report.page.parts import Chart, Html, Lines, Notice, Page, Table
 
 if TYPE_CHECKING:
     from trnsim.plan import Comparison, Scaling, Search
@@ -52,7 +52,7 @@ def write_page(
             read; None leaves the section out.
         figures: move single figures of the machine to their bounds too, which simulates the step
             some ten to a hundred times more.
-        command: the script and its arguments.
+        command: the script and its arguments; None: what the projection's origin says.
         made_by: the command that makes the report.
 
     Raises:
@@ -81,9 +81,9 @@ def make_page(
     made_by: str | None = None,
 ) -> Page:
     """The same as parts; arguments and errors as of write_page."""
+    from trnsim.origin import Origin
     from trnsim.plan.documents import read_comparison, read_scaling, read_search
-    from trnsim.report import terminal
-    from trnsim.report.page import plans, step, trust, work
+    from trnsim.report.page import plans, step, subject, trust, work
 
     if isinstance(scaling, (str, os.PathLike)):
         scaling = read_scaling(scaling)
@@ -94,8 +94,9 @@ def make_page(
         layouts = layouts.to_dict()
     pictures = step.Pictures(projection)
     effects = _effects(projection) if figures else None
-    p = projection.figures
-    page = Page(f"A training step on {p.machine}", terminal.title(projection))
+    origin = projection.origin if command is None else Origin(tuple(command))
+    run = subject.of_run(projection, origin)
+    page = Page(subject.title_of(projection, run), subject.facts_of(projection, run))
     page.cards = step.cards(projection)
     for part in (
         step.breakdown_section(projection),
@@ -104,9 +105,9 @@ def make_page(
         step.links_section(projection, pictures),
         step.memory_section(projection, pictures),
         work.advice_section(projection),
-        plans.scaling_section(scaling),
-        plans.comparison_section(comparison),
-        plans.search_section(layouts),
+        plans.scaling_section(scaling, run),
+        plans.comparison_section(comparison, run),
+        plans.search_section(layouts, run),
         trust.sensitivity_section(projection, effects),
         trust.guesses_section(projection),
         work.ops_section(projection),
@@ -114,9 +115,10 @@ def make_page(
         step.summary_section(projection),
         trust.sources_section(projection),
         trust.not_modelled_section(),
-        trust.identity_section(projection, command, made_by),
+        trust.identity_section(projection, origin.command, made_by),
     ):
         page.add(part)
+    page.notices = subject.notices_of(page.sections)
     return page
 
 
@@ -146,7 +148,8 @@ def render_page(page: Page) -> str:
         undefined=jinja2.StrictUndefined,
         keep_trailing_newline=True,
     )
-    kinds = {"is_chart": Chart, "is_table": Table, "is_lines": Lines, "is_html": Html}
+    kinds = {"is_chart": Chart, "is_table": Table, "is_lines": Lines, "is_html": Html,
+             "is_notice": Notice}  # fmt: skip
     for name, kind in kinds.items():
         environment.tests[name] = lambda value, kind=kind: isinstance(value, kind)
     return environment.get_template("page.html.jinja").render(

@@ -7,7 +7,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any
 
 from trnsim.report import words
-from trnsim.report.page import charts
+from trnsim.report.page import charts, subject
 from trnsim.report.page.parts import Absent, Block, Lines, Section, Table
 from trnsim.report.plan import (
     comparison_lines,
@@ -21,6 +21,7 @@ if TYPE_CHECKING:
     from collections.abc import Mapping
 
     from trnsim.plan import Comparison, Scaling
+    from trnsim.report.page.subject import Subject
     from trnsim.report.plan import Table as PlanTable
 
 
@@ -28,12 +29,13 @@ def _table(caption: str, table: PlanTable) -> Table:
     return Table(caption, table.header, table.rows, table.right)
 
 
-def scaling_section(done: Scaling | None) -> Section | Absent:
-    """The curve; done: None where none was given."""
+def scaling_section(done: Scaling | None, run: Subject) -> Section | Absent:
+    """The curve; done: None where none was given; run: of the report."""
     title = "Scaling"
     if done is None:
         return Absent(title, "no document of trnsim scale was given (--scaling)")
-    blocks: list[Block] = [f"On {done.machine}" + (f" under {done.stack}." if done.stack else ".")]
+    of = subject.of_scaling(done)
+    blocks: list[Block] = [*subject.notice_of(run, of), subject.of_words(of)]
     points = [
         {
             "chips": point.chips,
@@ -58,15 +60,16 @@ def scaling_section(done: Scaling | None) -> Section | Absent:
     return Section("scaling", title, [*blocks, Lines(scaling_lines(done))])
 
 
-def comparison_section(done: Comparison | None) -> Section | Absent:
-    """Runs or machines beside each other; done: None where none was given."""
+def comparison_section(done: Comparison | None, run: Subject) -> Section | Absent:
+    """Runs or machines beside each other; arguments as of scaling_section."""
     title = "Comparison"
     if done is None:
         return Absent(title, "no document of trnsim compare was given (--comparison)")
-    what = "Run files, against the first."
+    of = subject.of_comparison(done)
+    what = f"Run files, against the first, on {of.where}."
     if done.equal is not None:
-        what = f"One job on several machines, with equal {done.equal}."
-    blocks: list[Block] = [what]
+        what = f"{subject.of_words(of)[:-1]}: one job on each, with equal {done.equal}."
+    blocks: list[Block] = [*subject.notice_of(run, of), what]
     rows = [
         (f"{row.label}, {row.chips:,} chips", row.document["step_time_s"],
          *row.document["step_time_interval_s"])
@@ -83,17 +86,16 @@ def comparison_section(done: Comparison | None) -> Section | Absent:
     return Section("comparison", title, [*blocks, Lines(comparison_lines(done))])
 
 
-def search_section(done: Mapping[str, Any] | None) -> Section | Absent:
+def search_section(done: Mapping[str, Any] | None, run: Subject) -> Section | Absent:
     """The Pareto front of time, memory and money; done: the document of a search, None where none
-    was given."""
+    was given; run: of the report."""
     title = "Layouts"
     if done is None:
         return Absent(title, "no document of trnsim search was given (--search)")
     fits = [row for row in done["simulated"] if row["fits"]]
     if not fits:
         return Absent(title, "no layout of the search fits into memory")
-    model = done["model"].get("name") or "a model"
-    where = done["machine"] + (f" under {done['stack']}" if done["stack"] else "")
+    of = subject.of_search(done)
     counts = done["counts"]
     priced = all(row["usd_per_million_tokens"] is not None for row in fits)
     front = done["front"]
@@ -103,12 +105,13 @@ def search_section(done: Mapping[str, Any] | None) -> Section | Absent:
         for i, row in enumerate(front, 1)
     )
     text = (
-        f"Layouts of {model} on {where}. A numbered diamond is a layout that no other beats in "
+        f"{subject.of_words(of)} A numbered diamond is a layout that no other beats in "
         f"step time, memory and chips at once, up to {words.percent(done['slower_by'])} slower "
         "than the fastest; a circle is another one that was simulated and fits."
     )
     alt = f"Step time, memory of a rank, and money of the front: {said}."
     blocks: list[Block] = [
+        *subject.notice_of(run, of),
         text,
         charts.chart("layouts", alt, charts.front(fits, front, priced), (3.2, 5.8)),
         _table("The front, by its numbers", front_table(front)),
