@@ -269,8 +269,7 @@ def scale(
         points: of a range, how many sizes, each the same factor apart.
         strong: samples of a step of all ranks together; "{share}" in the arguments becomes what
             each rank does of them. None: weak scaling, the script as it is.
-        replica: ranks that work on the same samples (tensor, pipeline and context parallel degrees
-            multiplied): they share nothing out among them.
+        replica: ranks that work on the same samples (tensor, pipeline, context degrees multiplied).
         arguments: of the script.
         space: of a model, layouts to try at each size, or the one. Its global_batch is of the
             smallest size, and grows with the chips; one sequence a chip where it is not given.

@@ -300,8 +300,6 @@ def project(
         ProjectError: the script ran as another number of ranks than the chips hold.
         LowerError, SimulateError: the step cannot be run on this machine, or in this way.
     """
-    from trnsim import workload as workloads
-
     asked: dict[str, Any] = {
         "step": step, "tokens_per_step": tokens_per_step, "samples_per_step": samples_per_step,
         "collectives": collectives,
@@ -310,18 +308,15 @@ def project(
     }  # fmt: skip
     counts = {"chips": chips, "ranks": ranks, "ranks_per_chip": ranks_per_chip}
     check_asked(top=top, **{name: asked[name] for name in _NUMBERS})
-    if isinstance(workload, (str, os.PathLike)):
-        workload = workloads.load_run(workload)
-    origin = Origin()
-    if isinstance(workload, workloads.RunFile):
-        origin = Origin.of(workload.manifest)
-        _fill_from(workload, machine is None, asked, counts)
-        workload, machine = workload.workloads, machine or _machine_of(workload, stack)
+    file = _run_file_of(workload)
+    if file is not None:
+        _fill_from(file, machine is None, asked, counts)
+        workload, machine = file.workloads, machine or _machine_of(file, stack)
     roles = _roles_of(workload)
     job = _job_of(roles, machine or "trn2", overrides, stack, **counts)
     options = {"top": top, "advise": advise, "interval": interval, "fold": fold}
     done = _project(roles, job, asked, group, **options)
-    done.origin = origin
+    done.origin = Origin.of(None if file is None else file.manifest)
     return done
 
 
@@ -361,6 +356,15 @@ def _roles_of(given: _core.Workload | Sequence[_core.Workload]) -> list[_core.Wo
                 "path, or what trnsim.workload.load_run returns"
             )
     return roles
+
+
+def _run_file_of(given: object) -> RunFile | None:
+    """None where no run file is meant."""
+    from trnsim import workload as workloads
+
+    if isinstance(given, (str, os.PathLike)):
+        return workloads.load_run(given)
+    return given if isinstance(given, workloads.RunFile) else None
 
 
 def _is_list(given: object) -> bool:

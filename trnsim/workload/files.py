@@ -2,8 +2,8 @@
 # SPDX-FileCopyrightText: The trnsim authors
 """Run files: a zip of parquet tables and manifest.json, never pickle.
 
-    manifest.json                    {format, version, trnsim, machine, machine_hash, command, model,
-                                      layout, seed, roles: [{name, facts}], options: {...}}
+    manifest.json                    {format, version, trnsim, machine, machine_hash, seed, command,
+                                      model, layout, roles: [{name, facts}], options: {...}}
     roles/<name>/<table>.parquet     records, signatures, uses, calls, storages, allocations,
                                      modules, regions, groups
 
