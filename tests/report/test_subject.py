@@ -46,7 +46,8 @@ def notices(projection, origin, done, which="scaling"):
     text = Reader(render_page(page)).text
     for notice in page.notices:
         _, rest = notice.split(": ", 1)
-        assert text.count(notice) == 1 and text.count(rest) == 2  # at the head, and in the section
+        in_section = rest[0].upper() + rest[1:]
+        assert text.count(notice) == 1 and text.count(in_section) == 1
     return page.notices
 
 

@@ -9,6 +9,7 @@ run gives the same bytes.
 from __future__ import annotations
 
 import os
+import re
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -132,6 +133,12 @@ def _effects(projection: Projection) -> list[Any]:
         return _core.figure_effects(projection.run, counter)
 
 
+def _whole(text: str) -> str:
+    """The text with no break between a number and its unit: "372 MiB of 95.3 GiB" breaks at "of"
+    only."""
+    return re.sub(r"(?<=\d) (?=[%A-Za-zµ$])(?!(?:to|of|and|is|a) )", "\u00a0", text)
+
+
 def render_page(page: Page) -> str:
     """The HTML text."""
     import jinja2
@@ -152,6 +159,7 @@ def render_page(page: Page) -> str:
              "is_notice": Notice}  # fmt: skip
     for name, kind in kinds.items():
         environment.tests[name] = lambda value, kind=kind: isinstance(value, kind)
+    environment.filters["whole"] = _whole
     return environment.get_template("page.html.jinja").render(
         page=page,
         style=Markup((here / "page.css").read_text(encoding="utf-8")),

@@ -184,13 +184,13 @@ def differences(run: Subject, other: Subject) -> list[str]:
 def notice_of(run: Subject, other: Subject) -> list[Notice]:
     """At the head of a section; none where it is of what the report's run is."""
     found = differences(run, other)
-    return [Notice(f"not of this report's run: {'; '.join(found)}.")] if found else []
+    return [Notice(f"Not of this report's run: {'; '.join(found)}.")] if found else []
 
 
 def notices_of(sections: Sequence[Section]) -> list[str]:
     """At the head of the page, of the sections that have one."""
     return [
-        f"{section.title}: {block.text}"
+        f"{section.title}: {block.text[0].lower()}{block.text[1:]}"
         for section in sections
         for block in section.blocks
         if isinstance(block, Notice)
