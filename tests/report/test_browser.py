@@ -27,7 +27,8 @@ document.getElementById("report").onload = async (event) => {{
     narrow: images.filter((image) => image.currentSrc !== image.src).length,
     wide_boxes: boxes.filter((box) => box.getBoundingClientRect().right > {width} + 1).length,
     cut_tables: [...page.querySelectorAll(".scroll")]
-      .filter((box) => box.scrollWidth > box.clientWidth + 1).map((box) => [box.ariaLabel, box.scrollWidth]),
+      .filter((box) => box.scrollWidth > box.clientWidth + 1)
+      .map((box) => [box.ariaLabel, box.scrollWidth]),
     layout_lines: Math.max(0, ...[...page.querySelectorAll("td")]
       .filter((cell) => cell.textContent.startsWith("tp8 pp16"))
       .map((cell) => cell.clientHeight / parseFloat(getComputedStyle(cell).lineHeight))),

@@ -111,7 +111,9 @@ def test_the_figures_are_those_of_the_document(four_chips, read):
             expected.append(f"{kind} {words.size(size)}")
     for guess in document["guesses"]:
         expected.append(guess["effect"])
-    for advice in document["advice"]:
+    helpful = [each for each in document["advice"] if abs(each["gain"]) >= 0.001]
+    assert 0 < len(helpful) < len(document["advice"])
+    for advice in helpful:
         expected.append(f"{advice['change']} {words.duration(advice['step_time_s'])}")
     for each in document["interval_inputs"]:
         ends = each["faster_step_time_s"], each["slower_step_time_s"]
