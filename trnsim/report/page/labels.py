@@ -8,6 +8,7 @@ from collections.abc import Iterator, Sequence
 
 LETTER, LINE = 5.6, 10.0  # points, of a letter of 8.5 points and of a line
 GAP = 5.0  # from the middle of a point to its label
+SPACE = 4.0  # after a label
 MARK = 4.0  # half of what a point's mark takes
 
 Box = tuple[float, float, float, float]  # left, bottom, right, top
@@ -50,7 +51,7 @@ def _around(width: float) -> Iterator[tuple[float, float]]:
 
 def _box(at: tuple[float, float], offset: tuple[float, float], text: str) -> Box:
     left, bottom = at[0] + offset[0], at[1] + offset[1]
-    return left, bottom, left + len(text) * LETTER, bottom + LINE
+    return left, bottom, left + len(text) * LETTER + SPACE, bottom + LINE
 
 
 def _is_free(box: Box, taken: Sequence[Box], size: tuple[float, float]) -> bool:

@@ -21,6 +21,7 @@ if TYPE_CHECKING:
     from trnsim.project import Projection
 
 SAME = 1e-6  # up to which shares of a batch are the same
+NOT_KNOWN = "whether it is the same job is not known"
 NOT_SAID = "a job that is not named"
 
 
@@ -184,7 +185,11 @@ def differences(run: Subject, other: Subject) -> list[str]:
 def notice_of(run: Subject, other: Subject) -> list[Notice]:
     """At the head of a section; none where it is of what the report's run is."""
     found = differences(run, other)
-    return [Notice(f"Not of this report's run: {'; '.join(found)}.")] if found else []
+    if not found:
+        return []
+    known = [each for each in found if not each.startswith(NOT_KNOWN)]
+    listed = "; ".join([*known, *(each for each in found if each not in known)])
+    return [Notice(f"{'Not' if known else 'Perhaps not'} of this report's run: {listed}.")]
 
 
 def notices_of(sections: Sequence[Section]) -> list[str]:
@@ -203,7 +208,7 @@ def _of_jobs(run: Subject, other: Subject) -> list[str]:
         which = "the document does not say what it is of"
         if its.name:
             which = "the run file does not say its script or model"
-        return [f"whether it is the same job is not known: {which}"]
+        return [f"{NOT_KNOWN}: {which}"]
     if (mine.model is None) != (its.model is None):
         kinds = ("script" if each.model is None else "model" for each in (its, mine))
         return ["another job: {} {}, not {} {}".format(*_paired(kinds, its.short, mine.short))]
