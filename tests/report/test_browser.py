@@ -26,6 +26,12 @@ document.getElementById("report").onload = async (event) => {{
     images: images.map((image) => [image.naturalWidth, image.clientWidth]),
     narrow: images.filter((image) => image.currentSrc !== image.src).length,
     wide_boxes: boxes.filter((box) => box.getBoundingClientRect().right > {width} + 1).length,
+    cut_tables: [...page.querySelectorAll(".scroll")]
+      .filter((box) => box.scrollWidth > box.clientWidth + 1)
+      .map((box) => [box.ariaLabel, box.scrollWidth]),
+    layout_lines: Math.max(0, ...[...page.querySelectorAll("td")]
+      .filter((cell) => cell.textContent.startsWith("tp8 pp16"))
+      .map((cell) => cell.clientHeight / parseFloat(getComputedStyle(cell).lineHeight))),
     small_boxes: boxes.filter((box) => box.getBoundingClientRect().height < 1).length,
     fetched: event.target.contentWindow.performance.getEntriesByType("resource")
       .map((entry) => entry.name).filter((name) => !name.startsWith("data:")),
@@ -59,6 +65,51 @@ def look(page, width, folder):
     seen = re.search(r'<pre id="seen">(.*?)</pre>', done.stdout, re.DOTALL)
     assert seen and seen[1], done.stderr[-2000:]
     return json.loads(html.unescape(seen[1]))
+
+
+@pytest.fixture(scope="module")
+def tables(four_chips):
+    """A page with the widest tables: a comparison, a curve and a front in long layouts, with CO2
+    and six digits of money."""
+    from report_documents import LAYOUT, SEARCH, point
+
+    from trnsim.plan.comparison import Comparison, ComparisonRow
+    from trnsim.plan.scaling import Point, Scaling
+    from trnsim.report.page import make_page, render_page
+
+    layout = {
+        "tp": 8, "pp": 16, "vp": 2, "cp": 2, "ep": 1, "dp": 128, "zero": 1, "micro_batch": 1,
+        "recompute": "selective", "global_batch": 2048, "sequence": 8192, "precision": "bf16",
+        "chosen_by": "search", "allowed": 12345,
+    }  # fmt: skip
+    document = point(
+        16384, 23.456, 5e6, chips_used=16384, layout=layout, cost_usd_per_step=0.123456,
+        carbon_kg_per_step=0.5, bottleneck="exposed communication",
+    )  # fmt: skip
+    names = ("rainier", "h100:nemo", "trn2-ultra:neuronx")
+    rows = [ComparisonRow(name, name, None, 16384, document) for name in names]
+    front = [LAYOUT | {"dp": 128, "tp": 8, "pp": 16, "usd_per_million_tokens": 1234.5}] * 3
+    page = make_page(
+        four_chips, figures=False, comparison=Comparison(tuple(rows), "dollars", 16384, "llama"),
+        scaling=Scaling((Point(16384, document),), "rainier", None, None, {}, "llama"),
+        search=SEARCH | {"front": front},
+    )  # fmt: skip
+    return render_page(page)
+
+
+def test_no_table_is_cut_on_a_desk(tables, tmp_path):
+    seen = look(tables, 1200, tmp_path)
+    assert "Rows" in tables and "Sizes" in tables
+    assert seen["cut_tables"] == [] and seen["width"] <= 1200
+    assert 0 < seen["layout_lines"] < 3.5  # of its 51 letters
+
+
+def test_no_table_is_cut_in_print(tables, tmp_path):
+    """A4 without its margins is 680 pixels wide; the rules of paper hold in every window here."""
+    printed = tables.replace("@media print {", "@media all {")
+    assert printed != tables
+    seen = look(printed, 680, tmp_path)
+    assert seen["cut_tables"] == [] and seen["width"] <= 680
 
 
 @pytest.mark.parametrize(("width", "is_phone"), [(360, True), (1000, False)])

@@ -64,7 +64,9 @@ def test_small_shares_never_read_as_zero():
 
 def test_money_keeps_its_digits():
     assert words.money(0.00123) == "$0.00123"
-    assert words.money(1234.5) == "$1,234.50"
+    assert words.money(1234.5) == "$1,234"
+    assert words.money(760.12) == "$760.1" and words.money(999.99) == "$1,000"
+    assert words.money(71395.69) == "$71,400"
 
 
 @pytest.mark.parametrize(

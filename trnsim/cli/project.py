@@ -81,7 +81,7 @@ def project(
     if not speaks:
         return
     if out is not None:
-        projection.write(out, run.stem, loaded.manifest["command"])
+        projection.write(out, run.stem)
     if assumptions is not None:
         write_assumptions(assumptions, projection.machine, projection)
     if chakra is not None:

@@ -84,6 +84,6 @@ def report(
     )  # fmt: skip
     write_page(
         projection, out, scaling=curve, comparison=rows, search=layouts, figures=not no_figures,
-        command=loaded.manifest["command"], made_by=shlex.join(["trnsim", *sys.argv[1:]]),
+        made_by=shlex.join(["trnsim", *sys.argv[1:]]),
     )  # fmt: skip
     typer.echo(f"{out}: {out.stat().st_size / 1e6:.1f} MB")

@@ -14,9 +14,16 @@ from typing import TYPE_CHECKING, Any
 from trnsim.asked import checked
 from trnsim.errors import PlanError, TrnSimError
 from trnsim.job import check_asked, check_script, texts_of
+from trnsim.origin import Origin
 from trnsim.plan.kept import Kept
 from trnsim.plan.layouts import Space
-from trnsim.plan.model_runs import ModelRuns, check_for_model, check_for_script, named_model
+from trnsim.plan.model_runs import (
+    ModelRuns,
+    check_for_model,
+    check_for_script,
+    named_model,
+    origin_of,
+)
 from trnsim.plan.progress import Teller
 from trnsim.plan.script_runs import Outcome, Reported, RunOptions, ScriptRuns, Target, targets_of
 from trnsim.plan.shown import Shown
@@ -107,12 +114,14 @@ class Comparison(Shown):
             files.
         asked_chips: the count that the first machine was asked for; None for run files.
         model: that was given by name; None for a script or a run file.
+        origin: the one job's script and arguments, or model; empty for run files beside each other.
     """
 
     rows: tuple[ComparisonRow, ...]
     equal: str | None = None
     asked_chips: int | None = None
     model: str | None = None
+    origin: Origin = field(default_factory=Origin)
 
     @property
     def base(self) -> ComparisonRow | None:
@@ -160,6 +169,7 @@ class Comparison(Shown):
             "equal": self.equal,
             "asked_chips": self.asked_chips,
             "model": self.model,
+            "origin": self.origin.to_dict(),
             "base": None if self.base is None else self.base.label,
             "unit": self.unit,
         }
@@ -339,7 +349,8 @@ class _Trained:
         ]
         runs = ModelRuns(self.model, space, self.options, self.out, kept, teller, self.jobs, others)
         rows = _rows(targets, counts, lambda *of: runs.run(*of, space.global_batch))
-        return Comparison(rows, equal, chips, self.model.name or "model")
+        origin = origin_of(self.model)
+        return Comparison(rows, equal, chips, self.model.name or "model", origin)
 
 
 @dataclass(frozen=True)
@@ -371,7 +382,10 @@ class _Job:
                 return self._project(run, target, count)
             return script.run(target, count, self.arguments)
 
-        return Comparison(_rows(targets, counts, outcome_of), equal, chips)
+        origin = origin_of(None, self.path, self.is_module, self.arguments)
+        if run is not None:
+            origin = Origin.of(run.manifest)
+        return Comparison(_rows(targets, counts, outcome_of), equal, chips, None, origin)
 
     def _check_for_run_file(self) -> None:
         """Raises PlanError where something is asked for that only a script can do."""

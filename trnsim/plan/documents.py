@@ -11,6 +11,7 @@ from pathlib import Path
 from typing import Any
 
 from trnsim.errors import PlanError
+from trnsim.origin import Origin
 from trnsim.plan.comparison import Comparison, ComparisonRow
 from trnsim.plan.scaling import Point, Scaling
 
@@ -57,6 +58,7 @@ def read_scaling(path: str | os.PathLike[str]) -> Scaling:
         _get(path, verb, document, "total", (int, type(None))),
         rounded,
         document.get("model"),
+        _origin(document),
     )
 
 
@@ -91,7 +93,15 @@ def read_comparison(path: str | os.PathLike[str]) -> Comparison:
         _get(path, verb, document, "equal", (str, type(None))),
         _get(path, verb, document, "asked_chips", (int, type(None))),
         document.get("model"),
+        _origin(document),
     )
+
+
+def _origin(document: Mapping[str, Any]) -> Origin:
+    """What the document is of; one from before it was written has at most a model's name."""
+    if "origin" not in document and document.get("model"):
+        return Origin(model={"name": document["model"]})
+    return Origin.of(document.get("origin"))
 
 
 # What is shown of a layout, and what it must be.

@@ -14,13 +14,14 @@ import math
 import os
 from collections.abc import Callable, Iterable
 from concurrent.futures import FIRST_COMPLETED, Future, ProcessPoolExecutor, wait
-from dataclasses import dataclass, field, replace
+from dataclasses import asdict, dataclass, field, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from trnsim.asked import checked
 from trnsim.errors import PlanError, TrnSimError
 from trnsim.job import LARGEST_COUNT, check_asked, whole_numbers_of
+from trnsim.origin import Origin
 from trnsim.plan.bounds import (
     Bound,
     Kind,
@@ -138,7 +139,10 @@ class Search(Shown):
         Raises:
             WorkloadError: it cannot be written.
         """
-        step_of(self.where, self.model, found.candidate.layout, found.candidate.style).save(path)
+        layout = found.candidate.layout
+        step = step_of(self.where, self.model, layout, found.candidate.style)
+        step.origin = Origin((), self.model.to_dict(), asdict(layout))
+        step.save(path)
 
     def tokens_per_s(self, found: Found) -> float:
         """Of all chips."""

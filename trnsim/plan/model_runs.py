@@ -14,6 +14,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from trnsim.errors import PlanError, RecipeError, TrnSimError
+from trnsim.origin import Origin
 from trnsim.plan.kept import Kept, key_of
 from trnsim.plan.layout_search import Search, search
 from trnsim.plan.layouts import (
@@ -41,6 +42,18 @@ _OF_MODELS = ("ranks_per_chip", "overrides", "stack")
 # Figures of a step that grow with its micro-batches.
 _GROWING = ("step_time_s", "model_flops")
 _OF_PARTS = ("breakdown_s", "exposed_by_group")
+
+
+def origin_of(
+    model: Model | None,
+    script: str | os.PathLike[str] = "",
+    is_module: bool = False,
+    arguments: Sequence[str] = (),
+) -> Origin:
+    """Of a model, or without one of a script."""
+    if model is not None:
+        return Origin(model=model.to_dict())
+    return Origin((*(["-m"] if is_module else []), os.fspath(script), *arguments))
 
 
 def named_model(what: str | os.PathLike[str] | Model, is_module: bool = False) -> Model | None:

@@ -21,6 +21,7 @@ from trnsim.job import (
     texts_of,
     whole_numbers_of,
 )
+from trnsim.origin import Origin
 from trnsim.plan.kept import Kept, write_document
 from trnsim.plan.layouts import Space
 from trnsim.plan.model_runs import (
@@ -29,6 +30,7 @@ from trnsim.plan.model_runs import (
     check_for_model,
     check_for_script,
     named_model,
+    origin_of,
 )
 from trnsim.plan.progress import Teller
 from trnsim.plan.script_runs import Outcome, Reported, RunOptions, ScriptRuns, Target, targets_of
@@ -93,6 +95,7 @@ class Scaling(Shown):
             script itself says what each rank does, and a model's batch grows with the chips.
         rounded: asked sizes that the machine cannot be cut to, and the points that stand for them.
         model: that was given by name; None for a script.
+        origin: the script and its arguments, or the model's dimensions.
     """
 
     points: tuple[Point, ...]
@@ -101,6 +104,7 @@ class Scaling(Shown):
     strong: int | None = None
     rounded: Mapping[int, int] = field(default_factory=dict)
     model: str | None = None
+    origin: Origin = field(default_factory=Origin)
 
     @property
     def ran(self) -> list[Point]:
@@ -199,6 +203,7 @@ class Scaling(Shown):
             "machine": self.machine,
             "stack": self.stack,
             "model": self.model,
+            "origin": self.origin.to_dict(),
             "scaling": "weak" if self.strong is None else "strong",
             "total": self.strong,
             "efficiency_basis": self.basis if self.ran else None,
@@ -269,8 +274,7 @@ def scale(
         points: of a range, how many sizes, each the same factor apart.
         strong: samples of a step of all ranks together; "{share}" in the arguments becomes what
             each rank does of them. None: weak scaling, the script as it is.
-        replica: ranks that work on the same samples (tensor, pipeline and context parallel degrees
-            multiplied): they share nothing out among them.
+        replica: ranks that work on the same samples (tensor, pipeline, context degrees multiplied).
         arguments: of the script.
         space: of a model, layouts to try at each size, or the one. Its global_batch is of the
             smallest size, and grows with the chips; one sequence a chip where it is not given.
@@ -308,7 +312,8 @@ def scale(
     made = [_point_of(*each) for each in zip(counts, outcomes, strict=True)]
     rounded = {size: count for size, count in cut.items() if size != count}
     name = None if model is None else model.name or "model"
-    done = Scaling(tuple(made), target.machine.name, target.stack, strong, rounded, name)
+    origin = origin_of(model, script, is_module, arguments)
+    done = Scaling(tuple(made), target.machine.name, target.stack, strong, rounded, name, origin)
     if out is not None:
         write_document(Path(out) / "scaling.json", done.to_dict())
     return done

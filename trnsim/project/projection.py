@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, Any
 
 from trnsim.errors import MachineError, ProjectError, WorkloadError
 from trnsim.job import check_asked, is_step_mode, make_job, tell_device, texts_of
+from trnsim.origin import Origin
 
 if TYPE_CHECKING:
     from torch.distributed import ProcessGroup
@@ -32,6 +33,7 @@ class Projection:
         figures: the exact result, as csrc/project/projection.h states it.
         run: everything that a report needs; for the writers of trnsim.report.
         guesses: what stood open, each as (name, value, effect); dictionaries in `to_dict`.
+        origin: the script or the model, where a run file said it.
     """
 
     def __init__(self, run: _core.Run, asked: Mapping[str, Any]) -> None:
@@ -39,6 +41,7 @@ class Projection:
         self.run = run
         self.figures = run.projection
         self._asked = dict(asked)
+        self.origin = Origin()
 
     @property
     def machine(self) -> _core.Machine:
@@ -149,7 +152,8 @@ class Projection:
         """Writes projection.json, timeline.parquet, a Perfetto trace, traces for torch.profiler's
         tools and the run file NAME.trnsim, which every verb reads, into `directory`; returns it.
 
-        `command` is the script and its arguments, for whoever reads the run file.
+        `command` is the script and its arguments, for whoever reads the run file; None: what
+        `origin` says.
         """
         from trnsim.report import write_outputs
 
@@ -168,7 +172,7 @@ class Projection:
             self.workloads,
             machine=_found_from_anywhere(self.machine.name),
             machine_hash=self.machine.hash,
-            command=None if command is None else list(command),
+            **(self.origin if command is None else Origin(tuple(command))).to_dict(),
             options={
                 "chips": self.figures.chips,
                 "ranks_per_chip": self.figures.ranks_per_chip,
@@ -296,8 +300,6 @@ def project(
         ProjectError: the script ran as another number of ranks than the chips hold.
         LowerError, SimulateError: the step cannot be run on this machine, or in this way.
     """
-    from trnsim import workload as workloads
-
     asked: dict[str, Any] = {
         "step": step, "tokens_per_step": tokens_per_step, "samples_per_step": samples_per_step,
         "collectives": collectives,
@@ -306,14 +308,16 @@ def project(
     }  # fmt: skip
     counts = {"chips": chips, "ranks": ranks, "ranks_per_chip": ranks_per_chip}
     check_asked(top=top, **{name: asked[name] for name in _NUMBERS})
-    if isinstance(workload, (str, os.PathLike)):
-        workload = workloads.load_run(workload)
-    if isinstance(workload, workloads.RunFile):
-        _fill_from(workload, machine is None, asked, counts)
-        workload, machine = workload.workloads, machine or _machine_of(workload, stack)
+    file = _run_file_of(workload)
+    if file is not None:
+        _fill_from(file, machine is None, asked, counts)
+        workload, machine = file.workloads, machine or _machine_of(file, stack)
     roles = _roles_of(workload)
     job = _job_of(roles, machine or "trn2", overrides, stack, **counts)
-    return _project(roles, job, asked, group, top=top, advise=advise, interval=interval, fold=fold)
+    options = {"top": top, "advise": advise, "interval": interval, "fold": fold}
+    done = _project(roles, job, asked, group, **options)
+    done.origin = Origin.of(None if file is None else file.manifest)
+    return done
 
 
 def step_seconds(
@@ -352,6 +356,15 @@ def _roles_of(given: _core.Workload | Sequence[_core.Workload]) -> list[_core.Wo
                 "path, or what trnsim.workload.load_run returns"
             )
     return roles
+
+
+def _run_file_of(given: object) -> RunFile | None:
+    """None where no run file is meant."""
+    from trnsim import workload as workloads
+
+    if isinstance(given, (str, os.PathLike)):
+        return workloads.load_run(given)
+    return given if isinstance(given, workloads.RunFile) else None
 
 
 def _is_list(given: object) -> bool:

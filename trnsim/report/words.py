@@ -85,5 +85,9 @@ def figure(value: str, unit: str) -> str:
 
 
 def money(dollars: float) -> str:
-    """0.00123 -> "$0.00123"."""
-    return f"${dollars:,.2f}" if dollars >= 100 else f"${significant(dollars)}"
+    """Projected dollars, no surer than their interval: 0.00123 -> "$0.00123", 71395.69 ->
+    "$71,400": three digits below $100, four above."""
+    if dollars < 100:
+        return f"${significant(dollars)}"
+    rounded = float(f"{dollars:.4g}")
+    return f"${rounded:,.1f}" if rounded < 1000 else f"${rounded:,.0f}"

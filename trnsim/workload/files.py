@@ -2,8 +2,8 @@
 # SPDX-FileCopyrightText: The trnsim authors
 """Run files: a zip of parquet tables and manifest.json, never pickle.
 
-    manifest.json                    {format, version, trnsim, machine, machine_hash, command, seed,
-                                      roles: [{name, facts}], options: {...}}
+    manifest.json                    {format, version, trnsim, machine, machine_hash, seed, command,
+                                      model, layout, roles: [{name, facts}], options: {...}}
     roles/<name>/<table>.parquet     records, signatures, uses, calls, storages, allocations,
                                      modules, regions, groups
 
@@ -73,7 +73,8 @@ def save_run(
 ) -> None:
     """Writes the Workloads of a run at `path`, all of it or nothing.
 
-    `manifest` may hold machine, machine_hash, command, seed and options, all JSON values.
+    `manifest` may hold machine, machine_hash, command, model, layout, seed and options, all JSON
+    values.
     """
     if len({workload.role for workload in workloads}) != len(workloads) or not workloads:
         raise WorkloadError("a run needs one Workload a role, and roles of different names")
@@ -84,6 +85,8 @@ def save_run(
         "machine": None,
         "machine_hash": None,
         "command": None,
+        "model": None,
+        "layout": None,
         "seed": workloads[0].seed,
         "options": {},
     }
@@ -141,7 +144,7 @@ def is_run_file(path: str | os.PathLike[str]) -> bool:
 def _manifest_of_traces() -> dict[str, Any]:
     return {
         "format": CHAKRA, "version": list(VERSION), "machine": None, "machine_hash": None,
-        "command": None, "seed": 0, "options": {},
+        "command": None, "model": None, "layout": None, "seed": 0, "options": {},
     }  # fmt: skip
 
 

@@ -9,6 +9,7 @@ run gives the same bytes.
 from __future__ import annotations
 
 import os
+import re
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -16,7 +17,7 @@ from typing import TYPE_CHECKING, Any
 from trnsim.errors import ReportError
 from trnsim.files import check_place, write_whole
 from trnsim.report.page.charts import check_library
-from trnsim.report.page.parts import Chart, Html, Lines, Page, Table
+from trnsim.report.page.parts import Chart, Html, Lines, Notice, Page, Table
 
 if TYPE_CHECKING:
     from trnsim.plan import Comparison, Scaling, Search
@@ -52,7 +53,7 @@ def write_page(
             read; None leaves the section out.
         figures: move single figures of the machine to their bounds too, which simulates the step
             some ten to a hundred times more.
-        command: the script and its arguments.
+        command: the script and its arguments; None: what the projection's origin says.
         made_by: the command that makes the report.
 
     Raises:
@@ -81,9 +82,9 @@ def make_page(
     made_by: str | None = None,
 ) -> Page:
     """The same as parts; arguments and errors as of write_page."""
+    from trnsim.origin import Origin
     from trnsim.plan.documents import read_comparison, read_scaling, read_search
-    from trnsim.report import terminal
-    from trnsim.report.page import plans, step, trust, work
+    from trnsim.report.page import plans, step, subject, trust, work
 
     if isinstance(scaling, (str, os.PathLike)):
         scaling = read_scaling(scaling)
@@ -94,8 +95,9 @@ def make_page(
         layouts = layouts.to_dict()
     pictures = step.Pictures(projection)
     effects = _effects(projection) if figures else None
-    p = projection.figures
-    page = Page(f"A training step on {p.machine}", terminal.title(projection))
+    origin = projection.origin if command is None else Origin(tuple(command))
+    run = subject.of_run(projection, origin)
+    page = Page(subject.title_of(projection, run), subject.facts_of(projection, run))
     page.cards = step.cards(projection)
     for part in (
         step.breakdown_section(projection),
@@ -104,9 +106,9 @@ def make_page(
         step.links_section(projection, pictures),
         step.memory_section(projection, pictures),
         work.advice_section(projection),
-        plans.scaling_section(scaling),
-        plans.comparison_section(comparison),
-        plans.search_section(layouts),
+        plans.scaling_section(scaling, run),
+        plans.comparison_section(comparison, run),
+        plans.search_section(layouts, run),
         trust.sensitivity_section(projection, effects),
         trust.guesses_section(projection),
         work.ops_section(projection),
@@ -114,9 +116,10 @@ def make_page(
         step.summary_section(projection),
         trust.sources_section(projection),
         trust.not_modelled_section(),
-        trust.identity_section(projection, command, made_by),
+        trust.identity_section(projection, origin.command, made_by),
     ):
         page.add(part)
+    page.notices = subject.notices_of(page.sections)
     return page
 
 
@@ -128,6 +131,12 @@ def _effects(projection: Projection) -> list[Any]:
         return []
     with watch(counter := _core.ProjectProgress(), "moving single figures"):
         return _core.figure_effects(projection.run, counter)
+
+
+def _whole(text: str) -> str:
+    """The text with no break between a number and its unit: "372 MiB of 95.3 GiB" breaks at "of"
+    only."""
+    return re.sub(r"(?<=\d) (?=[%A-Za-zµ$])(?!(?:to|of|and|is|a) )", "\u00a0", text)
 
 
 def render_page(page: Page) -> str:
@@ -146,9 +155,11 @@ def render_page(page: Page) -> str:
         undefined=jinja2.StrictUndefined,
         keep_trailing_newline=True,
     )
-    kinds = {"is_chart": Chart, "is_table": Table, "is_lines": Lines, "is_html": Html}
+    kinds = {"is_chart": Chart, "is_table": Table, "is_lines": Lines, "is_html": Html,
+             "is_notice": Notice}  # fmt: skip
     for name, kind in kinds.items():
         environment.tests[name] = lambda value, kind=kind: isinstance(value, kind)
+    environment.filters["whole"] = _whole
     return environment.get_template("page.html.jinja").render(
         page=page,
         style=Markup((here / "page.css").read_text(encoding="utf-8")),

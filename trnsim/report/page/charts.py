@@ -12,6 +12,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 from trnsim.errors import ReportError
+from trnsim.report.page import labels
 from trnsim.report.page.parts import Chart
 from trnsim.report.palette import BLACK, BLUE, GREY, ORANGE, SKY, Fill
 
@@ -181,7 +182,7 @@ def _legend(figure: Figure, fills: Mapping[str, Fill], columns: int = 0) -> None
     narrow = figure.get_figwidth() < WIDE - 1
     figure.legend(
         handles=handles, loc="outside upper left", ncols=columns or (2 if narrow else 4),
-        handlelength=1.6, columnspacing=1.2, borderaxespad=0.2,
+        handlelength=2.4, handleheight=1.0, columnspacing=1.2, borderaxespad=0.2,
     )  # fmt: skip
 
 
@@ -393,13 +394,17 @@ def curve(points: Sequence[Mapping[str, Any]], basis: str) -> Callable[[Figure, 
 
 
 def bars_with_intervals(
-    rows: Sequence[tuple[str, float, float, float]],
+    rows: Sequence[tuple[str, float, float, float]], what: str = "", unit_size: float = 1.0
 ) -> Callable[[Figure, bool], None]:
-    """rows: (name, value, low, high) in seconds."""
+    """rows: (name, value, low, high), in seconds; or of what is named, which is divided by
+    unit_size."""
 
     def draw(figure: Figure, narrow: bool) -> None:
         axes = figure.subplots()
         size, unit = time_unit(max(row[3] for row in rows))
+        label = f"step time ({unit})"
+        if what:
+            size, label = unit_size, what
         most = max(row[3] for row in rows) / size
         for y, (_, value, low, high) in enumerate(rows):
             axes.barh(y, value / size, color=SKY, height=0.6, **EDGE)
@@ -413,7 +418,7 @@ def bars_with_intervals(
         )
         axes.invert_yaxis()
         axes.set_xlim(0, 1.15 * most)
-        axes.set_xlabel(f"step time ({unit}), with interval")
+        axes.set_xlabel(f"{label}, with interval")
 
     return draw
 
@@ -421,16 +426,19 @@ def bars_with_intervals(
 def front(
     rows: Sequence[Mapping[str, Any]], best: Sequence[Mapping[str, Any]], priced: bool
 ) -> Callable[[Figure, bool], None]:
-    """Layouts by step time and memory, and by step time and money (or chips): rows of a search's
-    document; best: those of the front, numbered in this order."""
+    """Layouts by step time and memory, and by step time and money (or chips) unless all are on as
+    many chips: rows of a search's document; best: those of the front, numbered in this order."""
     money = "usd_per_million_tokens" if priced else "chips"
     panels = (
         ("memory_peak_bytes", 1 << 30, "peak memory of a rank (GiB)"),
         (money, 1, "$ a million tokens" if priced else "chips"),
     )
+    if len({row["chips"] for row in rows}) == 1:
+        panels = panels[:1]
 
     def draw(figure: Figure, narrow: bool) -> None:
-        axes_of = figure.subplots(*((2, 1) if narrow else (1, 2)), squeeze=False).flat
+        count = len(panels)
+        axes_of = figure.subplots(*((count, 1) if narrow else (1, count)), squeeze=False).flat
         size, unit = time_unit(max(row["step_time_s"] for row in rows))
         others = [row for row in rows if not row["on_front"]]
         for axes, (key, scale, label) in zip(axes_of, panels, strict=True):
@@ -443,17 +451,46 @@ def front(
                     [row[key] / scale for row in shown], linewidths=0.8, zorder=3,
                     rasterized=len(shown) > MANY_SHAPES, **style,
                 )  # fmt: skip
-            places: dict[tuple[float, float], list[str]] = {}
-            for i, row in enumerate(best, 1):
-                at = (round(row["step_time_s"] / size, 6), round(row[key] / scale, 6))
-                places.setdefault(at, []).append(str(i))
-            for at, numbers in places.items():
-                axes.annotate(
-                    ", ".join(numbers), at, textcoords="offset points", xytext=(5, 5), zorder=4
-                )
             axes.set_xlabel(f"step time ({unit})")
             axes.set_ylabel(label)
             axes.margins(0.08)
             axes.grid(color=GREY, linewidth=0.5)
+            width, height = (72 * inches for inches in figure.get_size_inches())
+            room = (width, height / count) if narrow else (width / count, height)
+            _label(axes, best, (size, key, scale), (room[0] - 50, room[1] - 50))
 
     return draw
+
+
+def _label(
+    axes: Axes, best: Sequence[Mapping[str, Any]], by: tuple[float, str, float],
+    room: tuple[float, float],
+) -> None:  # fmt: skip
+    """Numbers the front where there is room: the fastest, the smallest and the cheapest first. by:
+    the unit of time, and the figure upwards with its unit; room: of the axes, in points."""
+    size, key, scale = by
+    at: dict[tuple[float, float], list[int]] = {}
+    for i, row in enumerate(best):
+        where = (round(row["step_time_s"] / size, 6), round(row[key] / scale, 6))
+        at.setdefault(where, []).append(i)
+    (left, right), (low, high) = axes.get_xlim(), axes.get_ylim()
+    points = [((x - left) / (right - left), (y - low) / (high - low)) for x, y in at]
+    groups = list(at.values())
+    texts = [_numbers(group) for group in groups]
+    keys = ("step_time_s", "memory_peak_bytes", "usd_per_million_tokens")
+    firsts = [
+        min(range(len(best)), key=lambda i, name=name: best[i][name] or 0.0)
+        for name in keys
+        if best
+    ]
+    first = [next(g for g, group in enumerate(groups) if i in group) for i in firsts]
+    places = list(at)
+    for i, offset in labels.placed(points, texts, first, room).items():
+        axes.annotate(texts[i], places[i], textcoords="offset points", xytext=offset, zorder=4)
+
+
+def _numbers(group: Sequence[int]) -> str:
+    """Of rows at one place, counted from 1: all up to three, else how many more there are."""
+    shown = [str(i + 1) for i in group[:3]]
+    more = len(group) - len(shown)
+    return ", ".join(shown) + (f" and {more} more" if more else "")

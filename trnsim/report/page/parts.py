@@ -46,13 +46,20 @@ class Lines:
 
 
 @dataclass(frozen=True)
+class Notice:
+    """A line that has to be seen."""
+
+    text: str
+
+
+@dataclass(frozen=True)
 class Html:
     """Markup of our own making."""
 
     markup: str
 
 
-Block = str | Chart | Table | Lines | Html
+Block = str | Chart | Table | Lines | Notice | Html
 
 
 @dataclass(frozen=True)
@@ -87,10 +94,11 @@ class Card:
 
 @dataclass
 class Page:
-    """A whole report."""
+    """A whole report. facts: what it is of, by names; notices: lines that have to be seen."""
 
     title: str
-    subtitle: str
+    facts: list[tuple[str, str]]
+    notices: list[str] = field(default_factory=list)
     cards: list[Card] = field(default_factory=list)
     sections: list[Section] = field(default_factory=list)
     absent: list[Absent] = field(default_factory=list)

@@ -55,11 +55,13 @@ def cards(projection: Projection) -> list[Card]:
         ),
         "unknown",
     )
-    memory = f"{words.size(p.memory_peak_bytes)} of {words.size(p.memory_capacity_bytes)}"
     bound = "; an upper bound" if p.memory_is_upper_bound else ""
     cost = [Card("cost of a million steps", "unknown")]
     if p.cost_usd_per_step is not None and p.price_usd_per_chip_hour is not None:
         at = f"{p.chips_used:,} chips at ${p.price_usd_per_chip_hour:.6g} an hour"
+        ends = projection.cost_usd_per_step_interval
+        if ends is not None and ends[0] != ends[1]:
+            at = " to ".join(words.money(1e6 * end) for end in ends) + f"; {at}"
         cost = [Card("cost of a million steps", words.money(1e6 * p.cost_usd_per_step), at)]
         if p.tokens_per_s:
             per = 1e6 * p.cost_usd_per_step / (p.tokens_per_s * projection.step_time_s)
@@ -74,8 +76,9 @@ def cards(projection: Projection) -> list[Card]:
         Card("MFU", mfu, mfu_note),
         Card(
             "peak memory of a rank",
-            memory,
-            ("fits" if p.fits else "DOES NOT FIT") + bound,
+            words.size(p.memory_peak_bytes),
+            f"of {words.size(p.memory_capacity_bytes)}: {'fits' if p.fits else 'DOES NOT FIT'}"
+            + bound,
             bad=not p.fits,
         ),
         *cost,

@@ -20,6 +20,9 @@ _CLASSES = {
 }
 
 
+LEAST_GAIN = 0.001  # of the step: what moves it by less is no help
+
+
 def advice_section(projection: Projection) -> Section | Absent:
     """What would help."""
     p = projection.figures
@@ -29,11 +32,17 @@ def advice_section(projection: Projection) -> Section | Absent:
     rows = [
         (advice.change, words.duration(advice.step_ps / 1e12), words.shift(-advice.gain))
         for advice in p.advice
+        if abs(advice.gain) >= LEAST_GAIN
     ]
-    return Section("advice", title, [
-        "The step simulated again with one thing of the machine changed.",
-        Table("The step with one thing changed", ("change", "step", "step time"), rows, (1, 2)),
-    ])  # fmt: skip
+    left = len(p.advice) - len(rows)
+    blocks: list[Block] = ["The step simulated again with one thing of the machine changed."]
+    if rows:
+        names = ("change", "step", "step time")
+        blocks.append(Table("The step with one thing changed", names, rows, (1, 2)))
+    if left:
+        others = f"{left} other" if rows else f"all {left}"
+        blocks.append(f"Left out: {others} changes that move the step by less than 0.1 %.")
+    return Section("advice", title, blocks)
 
 
 def ops_section(projection: Projection) -> Section | Absent:
