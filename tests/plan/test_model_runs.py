@@ -272,7 +272,7 @@ def test_an_unknown_name_lists_near_ones_and_how_to_give_a_script():
         (["scale", "llama3-8b", "--chips", "4", "--tp", "two"], "--tp 'two' is no list"),
         (["scale", "llama3-8b", "--chips", "4", "--strong", "8", "--global-batch", "8"],
          "give one of them"),
-        (["run", "llama3-8b"], "trnsim search llama3-8b --save FILE writes its step for trnsim pro"),
+        (["run", "llama3-8b"], "trnsim search llama3-8b --save FILE writes its step for"),
         (["run", "llama9-zz"], "no script 'llama9-zz': give the path of a Python file"),
         (["scale", __file__, "--chips", "4", "--tp", "2"], "a script decides its own layout"),
         (["compare", "llama3-8b", "--machines", "trn2"], "no count of chips"),

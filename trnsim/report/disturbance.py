@@ -77,8 +77,8 @@ def disturbance_lines(done: Disturbance) -> list[str]:
         lines.append("percentiles and slowdowns are of a token (sample): steps hold other work")
     if any(one.stops for row in done.rows for one in row.found.outcomes):
         lines.append(
-            "what a job that stops and starts again loses is no step: trnsim goodput RUN --tokens N "
-            "has failures, restarts and repairs in days and dollars"
+            "what a job that stops and starts again loses is no step: trnsim goodput RUN --tokens "
+            "N has failures, restarts and repairs in days and dollars"
         )
     return [*lines, *(f"assumed: {each['value']}; {each['effect']}" for each in done.guesses)]
 
