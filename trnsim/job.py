@@ -13,7 +13,14 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from trnsim.errors import CaptureError, LowerError, MachineError, TrnSimError, WorkloadError
+from trnsim.errors import (
+    CaptureError,
+    LowerError,
+    MachineError,
+    RecipeError,
+    TrnSimError,
+    WorkloadError,
+)
 
 if TYPE_CHECKING:
     from trnsim import _core
@@ -113,13 +120,26 @@ def check_asked(error: type[TrnSimError] = WorkloadError, **counts: int | None) 
             raise error(f"{name} {count} is too large: use at most {most}")
 
 
+def _way_of_model(name: str) -> str:
+    """Which verbs take a model of that name; "" where it is none."""
+    from trnsim.recipes.models import Model
+
+    try:
+        Model.preset(name)
+    except RecipeError:
+        return ""
+    return (
+        f"it is the name of a model: trnsim search {name} --save FILE writes its step for trnsim "
+        "project, and trnsim scale and compare take the name"
+    )
+
+
 def check_script(script: str, is_module: bool) -> None:
     """Raises CaptureError where there is no such Python file, or module."""
     if not is_module:
         if not Path(script).is_file():
-            raise CaptureError(
-                f"no script '{script}': give the path of a Python file, or -m MODULE"
-            )
+            way = _way_of_model(script) or "give the path of a Python file, or -m MODULE"
+            raise CaptureError(f"no script '{script}': {way}")
         return
     sys.path.insert(0, "")  # where python -m looks first
     try:

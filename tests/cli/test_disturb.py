@@ -56,6 +56,14 @@ def test_the_table_and_its_lines(run):
     assert lines.startswith("undisturbed: ") and "5 seeds from 0" in lines
     assert "engines of chip" in lines and "take 2 times as long" in lines
     assert str(done).startswith(str(table))
+    assert "trnsim goodput" not in lines  # the spare goes on
+
+
+def test_a_job_that_stops_is_sent_to_goodput(run):
+    lines = disturbance_lines(trnsim.disturb(run, ["dead-chip"], seeds=2))
+    assert any("1 of 4 pods" in line or "seeds stop" in line for line in lines)
+    (line,) = [line for line in lines if "trnsim goodput RUN --tokens N" in line]
+    assert line.startswith("what a job that stops and starts again loses is no step")
 
 
 @pytest.mark.parametrize(

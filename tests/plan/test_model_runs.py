@@ -10,10 +10,13 @@ from command import trnsim as command
 
 import trnsim
 from trnsim.errors import PlanError, RecipeError
+from trnsim.machine import stacks as stacks_of_trnsim
 from trnsim.plan import RunOptions, Space, compare, model_runs, scale, search
 from trnsim.plan.documents import read_comparison, read_scaling
+from trnsim.plan.layouts import styles_of
 from trnsim.plan.model_runs import batches_of, named_model
 from trnsim.recipes import Layout, Model, capture
+from trnsim.report.plan import no_stack_line
 
 DENSE = Model(layers=4, hidden=512, ffn=1024, heads=8, vocab=2048, name="dense")
 EXPERTS = DENSE.with_(experts=8, topk=2, expert_ffn=512, name="experts")
@@ -86,6 +89,19 @@ def test_each_group_that_stops_the_scaling_has_its_own_share_of_the_projection()
         assert ends == pytest.approx((before[name], after[name])), name
     assert sum(after.values()) == pytest.approx(last)
     assert f", of which {stop.group} " in str(done)
+
+
+@pytest.mark.parametrize(
+    ("machine", "stacks"),
+    [("trn2", ["neuron"]), ("tpu-v6e", ["maxtext", "axlearn"]), ("h100", ["megatron", "nemo"])],
+)
+def test_the_stacks_of_a_machine_are_named(machine, stacks):
+    line = no_stack_line(machine)
+    assert all(f"{machine}:{stack}" in line for stack in stacks) and "STACK" not in line
+    assert ("neuron" in line) == (machine == "trn2") and "inference" not in line
+    for stack in re.findall(rf"{machine}:([\w.-]+)", line):
+        assert stack in stacks_of_trnsim() and any(styles_of(stack))
+    assert "no/file.toml:STACK" in no_stack_line("no/file.toml")
 
 
 def test_without_a_layout_the_search_chooses_one():
@@ -256,6 +272,8 @@ def test_an_unknown_name_lists_near_ones_and_how_to_give_a_script():
         (["scale", "llama3-8b", "--chips", "4", "--tp", "two"], "--tp 'two' is no list"),
         (["scale", "llama3-8b", "--chips", "4", "--strong", "8", "--global-batch", "8"],
          "give one of them"),
+        (["run", "llama3-8b"], "trnsim search llama3-8b --save FILE writes its step for"),
+        (["run", "llama9-zz"], "no script 'llama9-zz': give the path of a Python file"),
         (["scale", __file__, "--chips", "4", "--tp", "2"], "a script decides its own layout"),
         (["compare", "llama3-8b", "--machines", "trn2"], "no count of chips"),
         (["compare", "llama3-8b", "llama3-70b", "--tp", "2"], "without --machines"),

@@ -3,6 +3,7 @@
 """A skew of experts in `trnsim scale`, `compare` and `search`, as a user asks for it."""
 
 import json
+import re
 
 import pytest
 from command import trnsim as command
@@ -42,6 +43,17 @@ def test_a_curve_says_its_skew_and_takes_longer(config):
     # 0.429, so 3.43 times the mean of 1/8
     assert skewed["layout"]["hottest_over_mean"] == pytest.approx(3.43, rel=0.01)
     assert skewed["step_time_s"] > even["step_time_s"]
+
+
+def test_waits_for_the_fullest_rank_are_said_where_they_are_large(config):
+    scale = ["scale", config, "--machine", "h100:megatron", *SMALL, "--ep", "8"]
+    skewed = command(*scale, "--expert-skew", "zipf:1.2").stdout
+    said = (
+        "% of the step, holds the time that ranks wait in an exchange for the fullest expert rank"
+    )
+    share = re.search(rf"exposed communication on world, ([\d.]+) {said}", skewed)
+    assert float(share[1]) > 10
+    assert "wait in an exchange" not in command(*scale).stdout
 
 
 def test_machines_are_compared_under_one_skew(config):

@@ -36,6 +36,14 @@ def let_threads_sleep(mode: Mode = Mode.phantom) -> None:
 Machine = Annotated[
     str, typer.Option(metavar="M", help="A machine's name, or a file ending in .toml.")
 ]
+MachineAndStack = Annotated[
+    str,
+    typer.Option(
+        metavar="M[:STACK]",
+        help="A machine's name, or a file ending in .toml; with its stack after a colon "
+        "(trn2-ultra:neuron, h100:nemo).",
+    ),
+]
 Run = Annotated[Path, typer.Argument(metavar="RUN", help="A run file (trnsim run --out).")]
 OtherMachine = Annotated[
     str | None,

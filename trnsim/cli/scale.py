@@ -81,7 +81,7 @@ def scale(
     chips: Sizes,
     arguments: Arguments = None,
     is_module: options.IsModule = False,
-    machine: options.Machine = "trn2",
+    machine: options.MachineAndStack = "trn2",
     points: Points = None,
     weak: Weak = False,
     strong: Strong = None,

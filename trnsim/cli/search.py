@@ -57,7 +57,7 @@ def add_to(app: typer.Typer) -> None:
 
 def search(
     model: Model_,
-    machine: options.Machine = "trn2",
+    machine: options.MachineAndStack = "trn2",
     chips: Chips = "16",
     global_batch: Batch = None,
     sequence: layouts.Sequence = 8192,

@@ -43,6 +43,15 @@ _STYLE_OF_STACK = {
     "maxtext": ("", "gspmd"),
     "axlearn": ("", "gspmd"),
 }
+# Of them, those whose programs run on chips of an architecture.
+_STACKS_OF_CHIP = {
+    "neuroncore": ("neuron",),
+    "tpu": ("maxtext", "axlearn"),
+    "gpu": (
+        "megatron", "nemo", "nemo-26.04", "torchtitan", "torch-compile", "torch-eager",
+        "llm-foundry", "maxtext", "axlearn",
+    ),
+}  # fmt: skip
 _INFERENCE = "neuron-inference"  # what stacks of inference extend
 LONGEST = 2**27  # tokens of a sequence; their positions alone are held in memory, 1 GiB
 _SIZES = ("tp", "pp", "vp", "cp", "ep", "micro_batch")
@@ -153,6 +162,12 @@ def styles_of(stack: str | None) -> tuple[str, str]:
         if name in _STYLE_OF_STACK:
             return _STYLE_OF_STACK[name]
     return _STYLE_OF_STACK[""]
+
+
+def stacks_of(machine: _core.Machine) -> tuple[str, ...]:
+    """The stacks that train models on the machine's chips, most used first."""
+    kind = next(each.value for each in machine.figures if each.key == "chip.architecture")
+    return _STACKS_OF_CHIP[kind]
 
 
 @dataclass(frozen=True)

@@ -75,6 +75,11 @@ def disturbance_lines(done: Disturbance) -> list[str]:
     works = [job.work_of(base) for job in done.jobs[1:]]
     if any(work is not None and work != 1 for work in works):
         lines.append("percentiles and slowdowns are of a token (sample): steps hold other work")
+    if any(one.stops for row in done.rows for one in row.found.outcomes):
+        lines.append(
+            "what a job that stops and starts again loses is no step: trnsim goodput RUN --tokens "
+            "N has failures, restarts and repairs in days and dollars"
+        )
     return [*lines, *(f"assumed: {each['value']}; {each['effect']}" for each in done.guesses)]
 
 

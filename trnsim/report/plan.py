@@ -7,6 +7,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
+from trnsim.errors import MachineError
 from trnsim.report import words
 
 if TYPE_CHECKING:
@@ -16,6 +17,7 @@ if TYPE_CHECKING:
 
 UNKNOWN = "-"
 NO_RUN = "no run"
+LARGE_WAIT = 0.1  # of the step: exposed communication of skewed experts that a line explains
 
 
 @dataclass(frozen=True)
@@ -106,7 +108,49 @@ def _layout_lines(name: str, reported: list[tuple[str, Mapping[str, Any]]]) -> l
                 f"{label}: experts skewed by {skew}: the rank with most tokens gets "
                 f"{document['layout']['hottest_over_mean']:.3g} times the mean"
             )
+            lines += _waits_for_experts(label, document)
     return lines
+
+
+def _waits_for_experts(label: str, document: Mapping[str, Any]) -> list[str]:
+    """That the time others wait for the fullest expert rank is counted as communication."""
+    layout, groups = document["layout"], document["exposed_by_group"]
+    # A group of the same ranks as another has one name for both.
+    alike = {"dp": layout["dp"], "world": layout["dp"] * layout["tp"] * layout["pp"] * layout["cp"]}
+    names = ["ep", *(name for name, size in alike.items() if size == layout["ep"])]
+    group = next((name for name in names if name in groups), None)
+    if group is None or not document["step_time_s"]:
+        return []
+    share = groups[group] / document["step_time_s"]
+    if share < LARGE_WAIT:
+        return []
+    what = "the time that ranks wait in an exchange for the fullest expert rank"
+    return [
+        f"{label}: exposed communication on {group}, {words.percent(share)} of the step, holds "
+        + what
+        + "; what limits the step is that of the rank that ends last"
+    ]
+
+
+def _suiting(machine: str) -> list[str]:
+    """The machine with each stack that trains on it: "trn2:neuron"; with STACK where a document
+    names a machine's file that is not here."""
+    from trnsim import machine as machines
+    from trnsim.plan.layouts import stacks_of
+
+    try:
+        stacks = stacks_of(machines.load(machine))
+    except MachineError:
+        return [f"{machine}:STACK"]
+    return [f"{machine}:{stack}" for stack in stacks]
+
+
+def no_stack_line(machine: str) -> str:
+    """That a model's step is by a machine's figures alone, and the stacks that could be named."""
+    return (
+        "no stack: by the machine's figures alone, which no program reaches: name one, as "
+        f"--machine {' or '.join(_suiting(machine))}"
+    )
 
 
 def table_of(columns: dict[str, list[str]], left: tuple[str, ...], less: tuple[str, ...]) -> Table:
@@ -278,9 +322,10 @@ def _calibration_lines(done: Comparison) -> list[str]:
             "the interval is wide"
         )
     if bare:
+        ways = [" or ".join(_suiting(name)) for name in bare]
         lines.append(
             f"* {', '.join(bare)}: no stack: the interval holds no error on published steps "
-            "(--stack, or MACHINE:STACK)"
+            f"(name one in --machines: {'; '.join(ways)})"
         )
     return lines
 
@@ -380,10 +425,7 @@ def scaling_lines(done: Scaling) -> list[str]:
         ran = [(f"{point.chips:,} chips", point.document) for point in done.ran]
         lines += _layout_lines(done.model, ran)
         if done.stack is None:
-            lines.append(
-                "no stack: by the machine's figures alone, which no program reaches: name one, as "
-                f"--machine {done.machine}:STACK (trnsim info lists them)"
-            )
+            lines.append(no_stack_line(done.machine))
     stop = _stop_line(done)
     lines += [stop] if stop else []
     for point in done.points:

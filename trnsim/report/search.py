@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any
 
 from trnsim.recipes.skew import hottest_share
 from trnsim.report import words
-from trnsim.report.plan import UNKNOWN, Table, table_of
+from trnsim.report.plan import UNKNOWN, Table, no_stack_line, table_of
 
 if TYPE_CHECKING:
     from trnsim.plan.layout_search import Found, Search
@@ -137,10 +137,7 @@ def search_lines(done: Search) -> list[str]:
         )
     lines += sorted({f"guess: {guess}" for one in done.best[:1] for guess in one.trial.guesses})
     if done.where.stack is None:
-        lines.append(
-            f"no stack: by the machine's figures alone, which no program reaches: name one, as "
-            f"--machine {done.where.machine}:STACK (trnsim info lists them)"
-        )
+        lines.append(no_stack_line(done.where.machine))
     basis = {one.trial.interval_basis for one in done.best}
     lines += [f"interval: {each}" for each in sorted(basis) if each]
     return lines
