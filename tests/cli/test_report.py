@@ -29,7 +29,7 @@ def test_the_report_is_of_the_machine_that_is_asked_for(folder):
     assert done.returncode == 0, done.stderr
     assert done.stdout.startswith("a.html: ") and done.stdout.endswith(" MB\n")
     text = (folder / "a.html").read_text()
-    assert "A training step on trn1" in text
+    assert "train.py: a training step on " in text and " of trn1</h1>" in text
     assert "Set by hand: chip.hbm.bandwidth=500GB/s." in text
     assert "train.py --layers 2" in text
     assert "trnsim report run.trnsim --out a.html --no-figures --machine trn1" in text
