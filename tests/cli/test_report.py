@@ -54,7 +54,7 @@ def test_faults_are_in_it(folder):
     [
         (["missing.trnsim", "--out", "x.html"], "missing.trnsim"),
         (["run.trnsim"], "--out"),
-        (["run.trnsim", "--out", "no/x.html"], "its folder is not there: make it first"),
+        (["run.trnsim", "--out", "no/x.html"], "there is no folder"),
         (["run.trnsim", "--out", "."], "it is a folder: name a file"),
         (["run.trnsim", "--out", "x.html", "--machine", "trn9"], "trn9"),
         (["run.trnsim", "--out", "x.html", "--chips", "3"], "ranks"),
