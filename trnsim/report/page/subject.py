@@ -254,7 +254,7 @@ def _of_batches(run: Subject, other: Subject) -> list[str]:
         if any(abs(share - mine) > SAME * mine for share in other.shares):
             ends = sorted({min(other.shares), max(other.shares)})
             listed = " to ".join(f"{each:.4g}" for each in ends)
-            found.append(f"{listed} sequences a chip in a step, not {mine:.4g}")
+            found.append(f"sequences a chip in a step: {listed}, not {mine:.4g}")
     elif run.batches and other.batches and set(run.batches) != set(other.batches):
         found.append(f"steps of {_ends(other.batches)} sequences, not {_ends(run.batches)}")
     return found
