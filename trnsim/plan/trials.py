@@ -11,11 +11,11 @@ from collections import Counter
 from dataclasses import asdict, dataclass, field
 from typing import TYPE_CHECKING, Any
 
-from trnsim import _core
 from trnsim.errors import PlanError
 from trnsim.report import words
 
 if TYPE_CHECKING:
+    from trnsim import _core
     from trnsim.project import Projection
     from trnsim.recipes.layout import Layout
     from trnsim.recipes.models import Model
@@ -118,15 +118,15 @@ def step_of(
 def _check_host_memory(machine: _core.Machine, workloads: list[Any], per_server: int) -> None:
     """Raises PlanError where what leaves the device is more than a server's host has; where the
     machine file does not know that, a guess says so."""
+    from trnsim import _core
     from trnsim.recipes.offload import most_host_bytes
 
     held: Counter[int] = Counter()  # of each server
     of_ranks = [most_host_bytes(workload) for workload in workloads]
     for workload, each in zip(workloads, of_ranks, strict=True):
-        for rank in _core.ranks_of_pattern(workload.played_by) if workload.played_by else ():
+        played_by = workload.played_by  # None: by all, and servers are alike
+        for rank in _core.ranks_of_pattern(played_by) if played_by else range(per_server):
             held[rank // per_server] += each
-        if not workload.played_by:  # all play it
-            held[0] = each * per_server
     taken, there = max(held.values()), machine.host_memory_bytes
     if there is None:
         note = (

@@ -289,7 +289,7 @@ def _collective(row: Row, settings: Settings) -> _Prediction:
     if (row.number("busbw_GBps") or 1) < 0.1:
         raise Skipped(f"busbw {row['busbw_GBps']} GB/s is printed with two decimals: one digit")
     machine = machine_of(row, settings, of_step=False)
-    if 1 < (row.number("nodes") or 1) == ranks < machine.server_chips * ranks:
+    if 1 < (row.number("nodes") or 1) == ranks and machine.server_chips > 1:
         raise Skipped("it is of one chip of each server: a job of ours fills its servers")
     per_chip = machine.ranks_per_chip_allowed[-1] if row.system.startswith("Trn") else None
     is_of_transfer = "transferred bytes" in row["notes"]  # without the member's own part
