@@ -203,7 +203,7 @@ def machine_value(name, key):
 EXACT = {
     "fabric.tor.power", "fabric.leaf.power", "fabric.spine.power", "site.pue",
     "chip.name", "chip.architecture", "chip.ranks_per_chip", "chip.hbm.total", "chip.hbm.reserved",
-    "server.chips", "scale_up.kind", "scale_up.slices", "scale_up.job_chips",
+    "server.chips", "server.host_memory", "scale_up.kind", "scale_up.slices", "scale_up.job_chips",
     "price.per_chip_hour", "price.instance_chips", "power.per_chip", "power.package",
     "collectives.library", "scale_up.multicast", "fabric.kind", "fabric.pods", "fabric.rails",
     "fabric.ecmp", "fabric.nic.count", "fabric.spine.radix",

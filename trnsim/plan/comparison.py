@@ -342,12 +342,14 @@ class _Trained:
         check_for_model(self.model, self.space, self.options, arguments, targets)
         counts, teller, kept = _asked(targets, chips, equal, self.out)
         space = self.space or Space()
-        others = [
+        compared = [
             (target, count.chips)
             for target, count in zip(targets, counts, strict=True)
             if count.chips is not None
         ]
-        runs = ModelRuns(self.model, space, self.options, self.out, kept, teller, self.jobs, others)
+        runs = ModelRuns(
+            self.model, space, self.options, self.out, kept, teller, self.jobs, compared
+        )
         rows = _rows(targets, counts, lambda *of: runs.run(*of, space.global_batch))
         origin = origin_of(self.model)
         return Comparison(rows, equal, chips, self.model.name or "model", origin)

@@ -119,7 +119,7 @@ class ModelRuns:
         kept: where documents are kept for the next time; None for nowhere.
         teller: says on stderr how far we are.
         jobs: processes of a search; None: one a core, as far as the memory goes.
-        others: of a comparison, machine and chips of every row, which all train on one step.
+        compared: machine and chips of every row, which all train on one step.
     """
 
     model: Model
@@ -129,7 +129,7 @@ class ModelRuns:
     kept: Kept | None
     teller: Teller
     jobs: int | None = None
-    others: Sequence[tuple[Target, int]] = ()
+    compared: Sequence[tuple[Target, int]] = ()
 
     def __post_init__(self) -> None:
         check_jobs(self.jobs)
@@ -198,12 +198,12 @@ class ModelRuns:
         """What to use where only the batch is in the way; "" where that is not so. The others of a
         comparison keep their chips, which are equal to this one's, and have to suit it too."""
         mine = Place(target.machine, chips, where.ranks_per_chip, space)
-        if not self.others or not mine.units(self.model):
+        if len(self.compared) < 2 or not mine.units(self.model):
             return ""
         places = [
             Place(one.machine, count, self._ranks_per_chip(one),
                   replace(space, styles=styles_of(one.stack)))
-            for one, count in self.others
+            for one, count in self.compared
         ]  # fmt: skip
         found = batches_for_all(self.model, places, space.global_batch)
         if not found:
