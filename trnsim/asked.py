@@ -13,7 +13,7 @@ import inspect
 import numbers
 import operator
 import os
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Collection, Iterable, Mapping
 from dataclasses import fields
 from typing import Any, ParamSpec, TypeVar
 
@@ -179,7 +179,8 @@ def _refusal(name: str, annotation: str, value: Any) -> str:
         how = "use one, or leave it out" if may_lack else "use one"
         return f"{name} {shown(value)} is not {words}: {how}"
     outer, inner = _outer_and_inner(lists[0])
-    if isinstance(value, (list, tuple)) and len(set(inner) - {"..."}) == 1:
+    is_list = isinstance(value, Collection) and not isinstance(value, (str, bytes, Mapping))
+    if is_list and len(set(inner) - {"..."}) == 1:
         for entry in value:
             try:
                 _of_union(inner[0], entry)

@@ -5,14 +5,13 @@
 from __future__ import annotations
 
 import importlib.util
-import operator
 import os
 import sys
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
-from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from trnsim.asked import value_of
 from trnsim.errors import (
     CaptureError,
     LowerError,
@@ -78,31 +77,23 @@ _FROM_1 = ("chips", "ranks", "ranks_per_chip")
 
 def texts_of(error: type[TrnSimError], name: str, given: Iterable[str]) -> list[str]:
     """The texts that an argument lists; raises `error` for one text alone, and for what is none."""
-    if isinstance(given, (str, bytes)) or not isinstance(given, Iterable):
-        raise error(f"{name} {given!r} is not a list of texts: write {name}=[...]")
-    texts = list(given)
-    for text in texts:
-        if not isinstance(text, str):
-            raise error(f"{name} has {text!r}, which is not a text: write it in quotes")
-    return texts
+    return list(value_of(error, name, "list[str]", given))
 
 
 def whole_numbers_of(
     error: type[TrnSimError], name: str, given: Iterable[int], least: int, most: int
 ) -> list[int]:
     """The whole numbers that an argument lists, each from `least` to `most`; raises `error`."""
-    if isinstance(given, (str, bytes)) or not isinstance(given, Iterable):
-        raise error(f"{name} {given!r} is not a list of whole numbers: write {name}=[...]")
-    return [whole_number_of(error, f"{name} has", number, least, most) for number in given]
+    numbers = value_of(error, name, "list[int]", given)
+    return [whole_number_of(error, f"{name} has", number, least, most) for number in numbers]
 
 
-def whole_number_of(error: type[TrnSimError], what: str, number: int, least: int, most: int) -> int:
+def whole_number_of(error: type[TrnSimError], name: str, number: int, least: int, most: int) -> int:
     """The number; raises `error` where it is not a whole one from `least` to `most`."""
-    if not hasattr(number, "__index__") or isinstance(number, bool):
-        raise error(f"{what} {number!r}, which is not a whole number: use one")
-    if not least <= operator.index(number) <= most:
-        raise error(f"{what} {number}: use {least} to {most}")
-    return operator.index(number)
+    whole: int = value_of(error, name, "int", number)
+    if not least <= whole <= most:
+        raise error(f"{name} {whole}: use {least} to {most}")
+    return whole
 
 
 def check_asked(error: type[TrnSimError] = WorkloadError, **counts: int | None) -> None:
@@ -110,8 +101,7 @@ def check_asked(error: type[TrnSimError] = WorkloadError, **counts: int | None) 
     for name, count in counts.items():
         if count is None:
             continue
-        if not hasattr(count, "__index__") or isinstance(count, bool):
-            raise error(f"{name} {count!r} is not a whole number: use one")
+        count = value_of(error, name, "int", count)
         if count < 0:
             least = "at least 1" if name in _FROM_1 else "0 or more"
             raise error(f"{name} {count} is negative: use {least}")
@@ -137,7 +127,7 @@ def _way_of_model(name: str) -> str:
 def check_script(script: str, is_module: bool) -> None:
     """Raises CaptureError where there is no such Python file, or module."""
     if not is_module:
-        if not Path(script).is_file():
+        if not os.path.isfile(script):  # of names that are too long Path's own raises
             way = _way_of_model(script) or "give the path of a Python file, or -m MODULE"
             raise CaptureError(f"no script '{script}': {way}")
         return

@@ -69,9 +69,7 @@ def simulate_system(
     from trnsim import _core
 
     _check(system, group)
-    ranks_per_pod = whole_number_of(
-        SimulateError, "ranks_per_pod is", ranks_per_pod, 1, LARGEST_COUNT
-    )
+    ranks_per_pod = whole_number_of(SimulateError, "ranks_per_pod", ranks_per_pod, 1, LARGEST_COUNT)
     if group is None:
         return _core.simulate_step(
             system, _core.Engine.bulk, _core.Backend.automatic, False, True, keep_times, None
