@@ -466,13 +466,12 @@ def _with_intervals(
 
 def model_of(model: Model | str | os.PathLike[str]) -> Model:
     """A preset by its name, or the model of a config.json or of its folder."""
+    from trnsim.recipes.hugging_face import is_config
     from trnsim.recipes.models import Model
 
     if isinstance(model, Model):
         return model
-    path = Path(model)
-    is_file = path.suffix == ".json" or (path / "config.json").is_file()
-    return Model.from_hf_config(path) if is_file else Model.preset(os.fspath(model))
+    return Model.from_hf_config(model) if is_config(model) else Model.preset(os.fspath(model))
 
 
 def _sizes(chips: int | Iterable[int]) -> list[int]:

@@ -5,11 +5,13 @@
 from __future__ import annotations
 
 import json
+import os
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
 from trnsim.errors import RecipeError
+from trnsim.job import check_asked
 from trnsim.recipes.models import Model
 
 Config = dict[str, Any]
@@ -30,7 +32,13 @@ _WHOLE = frozenset((
 ))  # fmt: skip
 
 
-def model_of(config: Config | str | Path) -> Model:
+def is_config(path: str | os.PathLike[str]) -> bool:
+    """Whether a config.json is meant, or the folder of one; any other text is a name."""
+    path = Path(path)  # of names that are too long its own is_file raises
+    return path.suffix == ".json" or os.path.isfile(path / "config.json")
+
+
+def model_of(config: Config | str | os.PathLike[str]) -> Model:
     """The Model of a config, given as a dictionary or as the path of its file."""
     if not isinstance(config, dict):
         path = Path(config)
@@ -43,10 +51,7 @@ def model_of(config: Config | str | Path) -> Model:
     if isinstance(config.get("text_config"), dict):  # of a model that also sees
         config = {**config["text_config"], "architectures": config.get("architectures")}
     config = {name: value for name, value in config.items() if value is not None}
-    for name in sorted(_WHOLE & config.keys()):
-        value = config[name]
-        if not isinstance(value, int) or isinstance(value, bool) or value < 0:
-            raise RecipeError(f"{name} {json.dumps(value)} of a config: use a whole number")
+    check_asked(RecipeError, **{name: config[name] for name in sorted(_WHOLE & config.keys())})
     kind = str(config.get("model_type", ""))
     reader = _READERS.get(kind)
     if reader is None:

@@ -6,6 +6,7 @@ from __future__ import annotations
 
 import difflib
 import functools
+import os
 import tomllib
 from dataclasses import asdict, dataclass, fields, replace
 from pathlib import Path
@@ -213,7 +214,7 @@ class Model:
         return found
 
     @staticmethod
-    def from_hf_config(config: dict[str, Any] | str | Path) -> Model:
+    def from_hf_config(config: dict[str, Any] | str | os.PathLike[str]) -> Model:
         """A model by its config.json of Hugging Face, or what json.load made of it."""
         from trnsim.recipes.hugging_face import model_of
 
