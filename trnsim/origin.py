@@ -4,11 +4,19 @@
 
 from __future__ import annotations
 
+import os
 import shlex
 from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any
+
+
+def command_of(
+    script: str | os.PathLike[str], is_module: bool, arguments: Sequence[str]
+) -> tuple[str, ...]:
+    """A script and its arguments as Python's own command line has them: -m before a module."""
+    return (*(["-m"] if is_module else []), os.fspath(script), *arguments)
 
 
 @dataclass(frozen=True)
@@ -58,12 +66,8 @@ class Origin:
         """The script, or the model with its size: "llama (4 layers, hidden 512)"."""
         if self.model is None:
             return self.script
-        sizes = [
-            text
-            for key, text in (("layers", "{} layers"), ("hidden", "hidden {}"))
-            if key in self.model
-            for text in [text.format(self.model[key])]
-        ]
+        texts = {"layers": "{} layers", "hidden": "hidden {}"}
+        sizes = [texts[key].format(self.model[key]) for key in texts if key in self.model]
         name = str(self.model.get("name") or "a model")
         return f"{name} ({', '.join(sizes)})" if sizes else name
 

@@ -242,6 +242,8 @@ def test_a_file_that_exists_goes_before_a_name(tmp_path, monkeypatch, config):
     assert named_model("nowhere.py") is None and named_model("./nowhere") is None
     assert named_model(config).name == named_model(str(tmp_path)).name == "mine"
     assert named_model(DENSE) is DENSE
+    with pytest.raises(PlanError, match="no model 'a{300}'"):  # too long for a file system
+        named_model("a" * 300)
 
 
 def test_an_unknown_name_lists_near_ones_and_how_to_give_a_script():
@@ -273,6 +275,7 @@ def test_an_unknown_name_lists_near_ones_and_how_to_give_a_script():
         (["scale", "llama3-8b", "--chips", "4", "--strong", "8", "--global-batch", "8"],
          "give one of them"),
         (["run", "llama3-8b"], "trnsim search llama3-8b --save FILE writes its step for"),
+        (["run", "a" * 300], "give the path of a Python file"),
         (["run", "llama9-zz"], "no script 'llama9-zz': give the path of a Python file"),
         (["scale", __file__, "--chips", "4", "--tp", "2"], "a script decides its own layout"),
         (["compare", "llama3-8b", "--machines", "trn2"], "no count of chips"),

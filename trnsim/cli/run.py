@@ -14,6 +14,7 @@ import typer
 
 from trnsim.cli import options, output
 from trnsim.errors import CaptureError
+from trnsim.origin import command_of
 
 if TYPE_CHECKING:
     from trnsim.capture.cuda.choice import DeviceChoice
@@ -102,7 +103,7 @@ def run(
 
 def _write(projection: Any, out: Path, request: Request) -> None:
     name = request.script.rpartition(".")[2] if request.is_module else Path(request.script).stem
-    command = [*(["-m"] if request.is_module else []), request.script, *request.arguments]
+    command = command_of(request.script, request.is_module, request.arguments)
     projection.write(out, name, command)
 
 

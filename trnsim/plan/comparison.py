@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Any
 from trnsim.asked import checked
 from trnsim.errors import PlanError, TrnSimError
 from trnsim.job import check_asked, check_script, texts_of
-from trnsim.origin import Origin
+from trnsim.origin import Origin, command_of
 from trnsim.plan.kept import Kept
 from trnsim.plan.layouts import Space
 from trnsim.plan.model_runs import (
@@ -22,7 +22,6 @@ from trnsim.plan.model_runs import (
     check_for_model,
     check_for_script,
     named_model,
-    origin_of,
 )
 from trnsim.plan.progress import Teller
 from trnsim.plan.script_runs import Outcome, Reported, RunOptions, ScriptRuns, Target, targets_of
@@ -351,7 +350,7 @@ class _Trained:
             self.model, space, self.options, self.out, kept, teller, self.jobs, compared
         )
         rows = _rows(targets, counts, lambda *of: runs.run(*of, space.global_batch))
-        origin = origin_of(self.model)
+        origin = Origin(model=self.model.to_dict())
         return Comparison(rows, equal, chips, self.model.name or "model", origin)
 
 
@@ -384,9 +383,10 @@ class _Job:
                 return self._project(run, target, count)
             return script.run(target, count, self.arguments)
 
-        origin = origin_of(None, self.path, self.is_module, self.arguments)
         if run is not None:
             origin = Origin.of(run.manifest)
+        else:
+            origin = Origin(command_of(self.path, self.is_module, self.arguments))
         return Comparison(_rows(targets, counts, outcome_of), equal, chips, None, origin)
 
     def _check_for_run_file(self) -> None:

@@ -14,9 +14,8 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from trnsim.errors import PlanError, RecipeError, TrnSimError
-from trnsim.origin import Origin
 from trnsim.plan.kept import Kept, key_of
-from trnsim.plan.layout_search import Search, search
+from trnsim.plan.layout_search import Search, model_of, search
 from trnsim.plan.layouts import (
     Candidate,
     Refused,
@@ -44,18 +43,6 @@ _GROWING = ("step_time_s", "model_flops")
 _OF_PARTS = ("breakdown_s", "exposed_by_group")
 
 
-def origin_of(
-    model: Model | None,
-    script: str | os.PathLike[str] = "",
-    is_module: bool = False,
-    arguments: Sequence[str] = (),
-) -> Origin:
-    """Of a model, or without one of a script."""
-    if model is not None:
-        return Origin(model=model.to_dict())
-    return Origin((*(["-m"] if is_module else []), os.fspath(script), *arguments))
-
-
 def named_model(what: str | os.PathLike[str] | Model, is_module: bool = False) -> Model | None:
     """The model that is meant: a Model, a preset's name, or a config.json of Hugging Face or its
     folder. None where a script or a run file is meant: a file that exists, or a name like one.
@@ -64,19 +51,17 @@ def named_model(what: str | os.PathLike[str] | Model, is_module: bool = False) -
         PlanError: a name of neither a script nor a model; the nearest models.
         RecipeError: a config.json that cannot be read.
     """
+    from trnsim.recipes.hugging_face import is_config
     from trnsim.recipes.models import Model
 
-    if isinstance(what, Model):
-        return what
-    if is_module:
-        return None
+    if isinstance(what, Model) or (not is_module and is_config(what)):
+        return model_of(what)
     text, path = os.fspath(what), Path(what)
-    if path.suffix == ".json" or (path.is_dir() and (path / "config.json").is_file()):
-        return Model.from_hf_config(path)
-    if path.exists() or path.suffix in (".py", ".trnsim") or path.name != text:
+    is_path = os.path.exists(path) or path.suffix in (".py", ".trnsim") or path.name != text
+    if is_module or is_path:
         return None
     try:
-        return Model.preset(text)
+        return model_of(what)
     except RecipeError as error:
         raise PlanError(
             f"no script '{text}', and {error} (a script: its path, as train.py, or -m MODULE)"

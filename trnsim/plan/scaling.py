@@ -21,7 +21,7 @@ from trnsim.job import (
     texts_of,
     whole_numbers_of,
 )
-from trnsim.origin import Origin
+from trnsim.origin import Origin, command_of
 from trnsim.plan.kept import Kept, write_document
 from trnsim.plan.layouts import Space
 from trnsim.plan.model_runs import (
@@ -30,7 +30,6 @@ from trnsim.plan.model_runs import (
     check_for_model,
     check_for_script,
     named_model,
-    origin_of,
 )
 from trnsim.plan.progress import Teller
 from trnsim.plan.script_runs import Outcome, Reported, RunOptions, ScriptRuns, Target, targets_of
@@ -305,14 +304,15 @@ def scale(
         batches = _batches(space, strong, replica, counts)
         trained = ModelRuns(model, space or Space(), options, out, kept, teller, jobs)
         outcomes = [trained.run(target, count, batches[count]) for count in counts]
+        origin = Origin(model=model.to_dict())
     else:
         runs = ScriptRuns(os.fspath(script), is_module, options, kept, teller)
         shared = (strong, replica)
         outcomes = [_checked(_run(runs, target, each, arguments, shared), each) for each in counts]
+        origin = Origin(command_of(script, is_module, arguments))
     made = [_point_of(*each) for each in zip(counts, outcomes, strict=True)]
     rounded = {size: count for size, count in cut.items() if size != count}
     name = None if model is None else model.name or "model"
-    origin = origin_of(model, script, is_module, arguments)
     done = Scaling(tuple(made), target.machine.name, target.stack, strong, rounded, name, origin)
     if out is not None:
         write_document(Path(out) / "scaling.json", done.to_dict())

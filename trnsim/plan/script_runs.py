@@ -19,6 +19,7 @@ from typing import Any
 from trnsim.asked import check_fields
 from trnsim.errors import MachineError, PlanError, TrnSimError
 from trnsim.job import check_asked, make_job, texts_of
+from trnsim.origin import command_of
 from trnsim.plan.kept import Kept, key_of
 from trnsim.plan.progress import Teller
 
@@ -172,7 +173,7 @@ class ScriptRuns:
             self.teller.skip()
             return Outcome(None, str(error))
         asked = self._options(target, chips, job.placement.ranks)
-        words = [*asked, *(["-m"] if self.is_module else []), self.script, *arguments]
+        words = [*asked, *command_of(self.script, self.is_module, arguments)]
         name, key = f"{target.label.replace('/', '_')}-{chips}", ""
         if self.kept is not None:
             key = key_of(command=words, machine=target.machine.hash)
