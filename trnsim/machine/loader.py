@@ -5,6 +5,7 @@
 from __future__ import annotations
 
 import difflib
+import functools
 import json
 import re
 import tomllib
@@ -104,7 +105,7 @@ def _sheets(name: str) -> Iterator[str]:
     base: Any = name
     while base is not None:
         yield str(base)
-        base = _parse(_locate(str(base), Path(), _STACKS, "stack")).get("extends")
+        base = _base_of(_locate(str(base), Path(), _STACKS, "stack"))
 
 
 def _fitted_figures(
@@ -155,6 +156,17 @@ def _figures_of_inference(
     return {key: each for key, each in figures.items() if key in table or key[:6] == "stack."}
 
 
+def _base_of(path: Path) -> Any:
+    """What a file extends; None for nothing. Files of one's own may change while a process runs."""
+    is_ours = path.parent in (_DATA, _STACKS)
+    return _base_of_ours(path) if is_ours else _parse(path).get("extends")
+
+
+@functools.cache  # a parse takes milliseconds, and every JSON asks
+def _base_of_ours(path: Path) -> Any:
+    return _parse(path).get("extends")
+
+
 def sheets_of(stack: str) -> tuple[str, ...]:
     """The names of a stack sheet and of those that it extends, the nearest first."""
     return tuple(_sheets(stack))
@@ -167,7 +179,7 @@ def sheets_of_machine(name: str) -> tuple[str, ...]:
     path = _locate(name, Path())
     while True:
         found.append(path.stem if path.parent == _DATA else str(path))
-        base = _parse(path).get("extends")
+        base = _base_of(path)
         if not isinstance(base, str) or len(found) > len(presets()) + 1:
             return tuple(found)
         path = _locate(base, path.parent)

@@ -4,6 +4,7 @@
 
 from __future__ import annotations
 
+import functools
 import hashlib
 import tomllib
 from dataclasses import dataclass
@@ -97,6 +98,7 @@ def recorded() -> dict[str, str]:
     return dict(_document().get("digests", {}))
 
 
+@functools.cache  # every JSON asks for a version
 def _document() -> dict[str, Any]:
     return tomllib.loads(_CHANGES.read_text(encoding="utf-8"))
 
