@@ -166,8 +166,7 @@ def styles_of(stack: str | None) -> tuple[str, str]:
 
 def stacks_of(machine: _core.Machine) -> tuple[str, ...]:
     """The stacks that train models on the machine's chips, most used first."""
-    kind = next(each.value for each in machine.figures if each.key == "chip.architecture")
-    return _STACKS_OF_CHIP[kind]
+    return _STACKS_OF_CHIP[machine.architecture]
 
 
 @dataclass(frozen=True)

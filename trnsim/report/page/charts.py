@@ -401,23 +401,23 @@ def bars_with_intervals(
 
     def draw(figure: Figure, narrow: bool) -> None:
         axes = figure.subplots()
-        size, unit = time_unit(max(row[3] for row in rows))
-        label = f"step time ({unit})"
-        if what:
-            size, label = unit_size, what
-        most = max(row[3] for row in rows) / size
+        most = max(row[3] for row in rows)
+        size, label = unit_size, what
+        if not what:
+            size, unit = time_unit(most)
+            label = f"step time ({unit})"
         for y, (_, value, low, high) in enumerate(rows):
             axes.barh(y, value / size, color=SKY, height=0.6, **EDGE)
             axes.errorbar(
                 value / size, y, xerr=[[(value - low) / size], [(high - value) / size]],
                 color=BLACK, capsize=4, linewidth=1,
             )  # fmt: skip
-            axes.text(high / size + 0.015 * most, y, f"{value / size:.3g}", va="center")
+            axes.text((high + 0.015 * most) / size, y, f"{value / size:.3g}", va="center")
         axes.set_yticks(
             range(len(rows)), [_wrapped(row[0], 18) if narrow else row[0] for row in rows]
         )
         axes.invert_yaxis()
-        axes.set_xlim(0, 1.15 * most)
+        axes.set_xlim(0, 1.15 * most / size)
         axes.set_xlabel(f"{label}, with interval")
 
     return draw

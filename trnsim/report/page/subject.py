@@ -184,12 +184,11 @@ def differences(run: Subject, other: Subject) -> list[str]:
 
 def notice_of(run: Subject, other: Subject) -> list[Notice]:
     """At the head of a section; none where it is of what the report's run is."""
-    found = differences(run, other)
+    found = sorted(differences(run, other), key=lambda each: each.startswith(NOT_KNOWN))
     if not found:
         return []
-    known = [each for each in found if not each.startswith(NOT_KNOWN)]
-    listed = "; ".join([*known, *(each for each in found if each not in known)])
-    return [Notice(f"{'Not' if known else 'Perhaps not'} of this report's run: {listed}.")]
+    how = "Perhaps not" if found[0].startswith(NOT_KNOWN) else "Not"
+    return [Notice(f"{how} of this report's run: {'; '.join(found)}.")]
 
 
 def notices_of(sections: Sequence[Section]) -> list[str]:
@@ -210,8 +209,9 @@ def _of_jobs(run: Subject, other: Subject) -> list[str]:
             which = "the run file does not say its script or model"
         return [f"{NOT_KNOWN}: {which}"]
     if (mine.model is None) != (its.model is None):
-        kinds = ("script" if each.model is None else "model" for each in (its, mine))
-        return ["another job: {} {}, not {} {}".format(*_paired(kinds, its.short, mine.short))]
+        jobs = (f"{'script' if each.model is None else 'model'} {each.short}"
+                for each in (its, mine))  # fmt: skip
+        return [f"another job: {', not '.join(jobs)}"]
     if mine.model is not None and its.model is not None:
         common = mine.model.keys() & its.model.keys()
         other_keys = sorted(key for key in common if mine.model[key] != its.model[key])
@@ -238,10 +238,6 @@ def _are_alike(mine: Sequence[str], its: Sequence[str]) -> bool:
         if not (word.startswith(begin) and word.endswith(end) if share else word == other):
             return False
     return True
-
-
-def _paired(kinds: Any, *names: str) -> list[str]:
-    return [word for pair in zip(kinds, names, strict=True) for word in pair]
 
 
 def _of_batches(run: Subject, other: Subject) -> list[str]:

@@ -18,8 +18,6 @@ _CLASSES = {
     "formula": "B: a formula from documentation, not checked against measurements",
     "fallback": "C: no rule of its own, costed by the bytes that it moves",
 }
-
-
 LEAST_GAIN = 0.001  # of the step: what moves it by less is no help
 
 
@@ -40,8 +38,10 @@ def advice_section(projection: Projection) -> Section | Absent:
         names = ("change", "step", "step time")
         blocks.append(Table("The step with one thing changed", names, rows, (1, 2)))
     if left:
-        others = f"{left} other" if rows else f"all {left}"
-        blocks.append(f"Left out: {others} changes that move the step by less than 0.1 %.")
+        of_others = "other " if rows else ""
+        changes = "change that moves" if left == 1 else "changes that move"
+        least = words.percent(LEAST_GAIN)
+        blocks.append(f"Left out: {left} {of_others}{changes} the step by less than {least}.")
     return Section("advice", title, blocks)
 
 
