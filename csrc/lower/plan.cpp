@@ -5,6 +5,7 @@
 
 #include <algorithm>
 #include <set>
+#include <vector>
 
 #include "lower/order.h"
 #include "workload/captured_graph.h"
@@ -39,19 +40,17 @@ class Planner {
  private:
   // Events that streams with copies to or from the host wait for.
   void find_copied(const workload::Step& step) {
-    std::set<int32_t> copying;
+    std::set<int32_t> copying;  // streams, of which a wait may come before the first copy
+    std::vector<const Record*> waits;
     for (int64_t i = step.begin; i < step.end; ++i) {
       const Record& record = workload_.records[size_t(i)];
       if (record.kind == RecordKind::op && costs_[size_t(record.signature)].host_link >= 0) {
         copying.insert(record.stream);
       }
+      if (record.kind == RecordKind::event_wait) waits.push_back(&record);
     }
-    if (copying.empty()) return;
-    for (int64_t i = step.begin; i < step.end; ++i) {
-      const Record& record = workload_.records[size_t(i)];
-      if (record.kind == RecordKind::event_wait && copying.count(record.stream) > 0) {
-        copied_behind_.insert(record.payload);
-      }
+    for (const Record* wait : waits) {
+      if (copying.count(wait->stream) > 0) copied_behind_.insert(wait->payload);
     }
   }
 
