@@ -128,10 +128,7 @@ class ModelRuns:
         are skewed, `hottest_over_mean`: tokens of the expert parallel rank with most over the mean.
         """
         space = replace(self.space, global_batch=global_batch, styles=styles_of(target.stack))
-        where = Where(
-            target.name, target.overrides, target.stack, self._ranks_per_chip(target),
-            target.machine.hash,
-        )  # fmt: skip
+        where = Where.of(target, self.options.ranks_per_chip)
         name, key = f"{target.label.replace('/', '_')}-{chips}", ""
         if self.kept is not None:
             key = key_of(model=repr(self.model), space=repr(space), where=repr(where))
@@ -151,9 +148,6 @@ class ModelRuns:
         if self.kept is not None:
             self.kept.keep(name, key, (), {"seconds": seconds, "document": document})
         return Outcome(document, "", seconds)
-
-    def _ranks_per_chip(self, target: Target) -> int:
-        return self.options.ranks_per_chip or target.machine.ranks_per_chip_allowed[0]
 
     def _choose(
         self, target: Target, where: Where, chips: int, space: Space
@@ -186,7 +180,7 @@ class ModelRuns:
         if len(self.compared) < 2 or not mine.units(self.model):
             return ""
         places = [
-            Place(one.machine, count, self._ranks_per_chip(one),
+            Place(one.machine, count, Where.of(one, self.options.ranks_per_chip).ranks_per_chip,
                   replace(space, styles=styles_of(one.stack)))
             for one, count in self.compared
         ]  # fmt: skip

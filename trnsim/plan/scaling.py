@@ -307,8 +307,7 @@ def scale(
         origin = Origin(model=model.to_dict())
     else:
         runs = ScriptRuns(os.fspath(script), is_module, options, kept, teller)
-        shared = (strong, replica)
-        outcomes = [_checked(_run(runs, target, each, arguments, shared), each) for each in counts]
+        outcomes = [_run(runs, target, each, arguments, strong, replica) for each in counts]
         origin = Origin(command_of(script, is_module, arguments))
     made = [_point_of(*each) for each in zip(counts, outcomes, strict=True)]
     rounded = {size: count for size, count in cut.items() if size != count}
@@ -391,23 +390,23 @@ def _run(
     target: Target,
     chips: int,
     arguments: list[str],
-    shared: tuple[int | None, int],
+    strong: int | None,
+    replica: int,
 ) -> Outcome:
-    strong, replica = shared
-    if strong is None:
-        return runs.run(target, chips, arguments)
-    try:
-        job = make_job(target.machine, chips=chips, ranks_per_chip=runs.options.ranks_per_chip)
-    except MachineError as error:
-        runs.teller.skip()
-        return Outcome(None, str(error))
-    ranks = job.placement.ranks
-    if ranks % replica or strong % (ranks // replica):
-        runs.teller.skip()
-        of_how_many = f" in replicas of {replica}" if replica > 1 else ""
-        return Outcome(None, f"{strong} samples do not divide over {ranks} ranks{of_how_many}")
-    share = str(strong // (ranks // replica))
-    return runs.run(target, chips, [word.replace(SHARE, share) for word in arguments])
+    if strong is not None:
+        try:
+            job = make_job(target.machine, chips=chips, ranks_per_chip=runs.options.ranks_per_chip)
+        except MachineError as error:
+            runs.teller.skip()
+            return Outcome(None, str(error))
+        ranks = job.placement.ranks
+        if ranks % replica or strong % (ranks // replica):
+            runs.teller.skip()
+            of_how_many = f" in replicas of {replica}" if replica > 1 else ""
+            return Outcome(None, f"{strong} samples do not divide over {ranks} ranks{of_how_many}")
+        share = str(strong // (ranks // replica))
+        arguments = [word.replace(SHARE, share) for word in arguments]
+    return _checked(runs.run(target, chips, arguments), chips)
 
 
 def _checked(outcome: Outcome, chips: int) -> Outcome:

@@ -16,6 +16,7 @@ from trnsim.report import words
 
 if TYPE_CHECKING:
     from trnsim import _core
+    from trnsim.plan.script_runs import Target
     from trnsim.project import Projection
     from trnsim.recipes.layout import Layout
     from trnsim.recipes.models import Model
@@ -36,6 +37,12 @@ class Where:
     stack: str | None
     ranks_per_chip: int
     digest: str
+
+    @classmethod
+    def of(cls, target: Target, ranks_per_chip: int | None) -> Where:
+        """Of a machine that was asked for; ranks_per_chip: None for the first that is allowed."""
+        per_chip = ranks_per_chip or target.machine.ranks_per_chip_allowed[0]
+        return cls(target.name, target.overrides, target.stack, per_chip, target.machine.hash)
 
 
 @dataclass(frozen=True)
