@@ -85,14 +85,17 @@ def whole_numbers_of(
 ) -> list[int]:
     """The whole numbers that an argument lists, each from `least` to `most`; raises `error`."""
     numbers = value_of(error, name, "list[int]", given)
-    return [whole_number_of(error, f"{name} has", number, least, most) for number in numbers]
+    return [_within(error, f"{name} has", number, least, most) for number in numbers]
 
 
 def whole_number_of(error: type[TrnSimError], name: str, number: int, least: int, most: int) -> int:
     """The number; raises `error` where it is not a whole one from `least` to `most`."""
-    whole: int = value_of(error, name, "int", number)
+    return _within(error, name, value_of(error, name, "int", number), least, most)
+
+
+def _within(error: type[TrnSimError], what: str, whole: int, least: int, most: int) -> int:
     if not least <= whole <= most:
-        raise error(f"{name} {whole}: use {least} to {most}")
+        raise error(f"{what} {whole}: use {least} to {most}")
     return whole
 
 

@@ -61,7 +61,7 @@ def named_model(what: str | os.PathLike[str] | Model, is_module: bool = False) -
     if is_module or is_path:
         return None
     try:
-        return model_of(what)
+        return Model.preset(text)
     except RecipeError as error:
         raise PlanError(
             f"no script '{text}', and {error} (a script: its path, as train.py, or -m MODULE)"
