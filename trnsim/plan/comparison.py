@@ -27,6 +27,7 @@ from trnsim.plan.progress import Teller
 from trnsim.plan.script_runs import Outcome, Reported, RunOptions, ScriptRuns, Target, targets_of
 from trnsim.plan.shown import Shown
 from trnsim.plan.sizes import EqualCount, equal_counts
+from trnsim.pool import kept_workers
 
 if TYPE_CHECKING:
     from trnsim.recipes.models import Model
@@ -349,7 +350,8 @@ class _Trained:
         runs = ModelRuns(
             self.model, space, self.options, self.out, kept, teller, self.jobs, compared
         )
-        rows = _rows(targets, counts, lambda *of: runs.run(*of, space.global_batch))
+        with kept_workers():
+            rows = _rows(targets, counts, lambda *of: runs.run(*of, space.global_batch))
         origin = Origin(model=self.model.to_dict())
         return Comparison(rows, equal, chips, self.model.name or "model", origin)
 

@@ -35,6 +35,7 @@ from trnsim.plan.progress import Teller
 from trnsim.plan.script_runs import Outcome, Reported, RunOptions, ScriptRuns, Target, targets_of
 from trnsim.plan.shown import Shown
 from trnsim.plan.sizes import nearest_legal, parse_sizes
+from trnsim.pool import kept_workers
 
 if TYPE_CHECKING:
     from trnsim.recipes.models import Model
@@ -303,7 +304,8 @@ def scale(
         check_for_model(model, space, options, arguments, [target])
         batches = _batches(space, strong, replica, counts)
         trained = ModelRuns(model, space or Space(), options, out, kept, teller, jobs)
-        outcomes = [trained.run(target, count, batches[count]) for count in counts]
+        with kept_workers():
+            outcomes = [trained.run(target, count, batches[count]) for count in counts]
         origin = Origin(model=model.to_dict())
     else:
         runs = ScriptRuns(os.fspath(script), is_module, options, kept, teller)
