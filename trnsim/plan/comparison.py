@@ -335,6 +335,7 @@ class _Trained:
     out: str | os.PathLike[str] | None
     jobs: int | None
 
+    @kept_workers()
     def compare(
         self, machines: Sequence[str], arguments: list[str], chips: int | None, equal: str
     ) -> Comparison:
@@ -350,8 +351,7 @@ class _Trained:
         runs = ModelRuns(
             self.model, space, self.options, self.out, kept, teller, self.jobs, compared
         )
-        with kept_workers():
-            rows = _rows(targets, counts, lambda *of: runs.run(*of, space.global_batch))
+        rows = _rows(targets, counts, lambda *of: runs.run(*of, space.global_batch))
         origin = Origin(model=self.model.to_dict())
         return Comparison(rows, equal, chips, self.model.name or "model", origin)
 

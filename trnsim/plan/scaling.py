@@ -247,6 +247,7 @@ def _shares(point: Point, figure: str) -> dict[str, float]:
 
 
 @checked(PlanError)
+@kept_workers()
 def scale(
     script: str | os.PathLike[str] | Model,
     *,
@@ -304,8 +305,7 @@ def scale(
         check_for_model(model, space, options, arguments, [target])
         batches = _batches(space, strong, replica, counts)
         trained = ModelRuns(model, space or Space(), options, out, kept, teller, jobs)
-        with kept_workers():
-            outcomes = [trained.run(target, count, batches[count]) for count in counts]
+        outcomes = [trained.run(target, count, batches[count]) for count in counts]
         origin = Origin(model=model.to_dict())
     else:
         runs = ScriptRuns(os.fspath(script), is_module, options, kept, teller)

@@ -109,6 +109,7 @@ class Buckets:
         self.is_last_backward = False
         self.buckets: list[Bucket] = []
         self._of: dict[int, Bucket] = {}
+        self._of_module: dict[nn.Module, list[Bucket]] = {}
         self._hooks: list[Any] = []
         divided = place.layout.zero >= 1
         for chunk in chunks:
@@ -131,6 +132,7 @@ class Buckets:
             for parameter in bucket.parameters:
                 del parameter.main_grad
             bucket.parameters.clear()
+        self._of_module.clear()
 
     def _take(self, parameter: Tensor) -> None:
         """All of a parameter's gradient is there: what autograd made goes into the main one."""
@@ -146,7 +148,10 @@ class Buckets:
 
     def gather_before(self, module: nn.Module, *_: Any) -> None:
         """Waits for the module's parameters: a pre-hook of its forward."""
-        for bucket in {id(b): b for b in map(self._bucket_of, module.parameters()) if b}.values():
+        if module not in self._of_module:
+            found = {id(b): b for b in map(self._bucket_of, module.parameters()) if b}
+            self._of_module[module] = list(found.values())
+        for bucket in self._of_module[module]:
             if bucket.gathering is not None:
                 bucket.finish_gather()
 

@@ -154,7 +154,8 @@ class Trainer:
         for chunk in self.chunks:
             for module in chunk.modules():  # weights change: they are cast again
                 if isinstance(module, Linear):
-                    module.held_fp8 = None
+                    if module.held_fp8 is not None:
+                        module.held_fp8 = None
                 elif isinstance(getattr(module, "held_fp8", None), dict):
                     module.held_fp8.clear()
         return self.loss
