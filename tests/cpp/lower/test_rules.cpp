@@ -221,6 +221,20 @@ TEST(Rules, group_norm_of_few_rows_takes_what_a_batch_norm_takes) {
   EXPECT_EQ(backward.vector_cycles, 7 * 2 * 64 * 65536 / (128 * target.cores));
 }
 
+// What Muon asks for: norms of matrices that are stacked.
+TEST(Rules, norm_of_few_matrices_fills_the_partitions) {
+  const Target target = make_target(trainium(1), 1);
+  const auto norm = [&](const std::string& stacked) {
+    return cost("aten::linalg_vector_norm(self: float32[" + stacked +
+                    "], ord=2, dim=[-2,-1], "
+                    "keepdim=true) -> (out0: float32[4,1,1])",
+                target)
+        .scalar_cycles;
+  };
+  EXPECT_NEAR(double(norm("4,1024,1024")), 4 * 1024 * 1024 / (128.0 * target.cores), 512);
+  EXPECT_NEAR(double(norm("4096,32,32")), 4.0 * 1024 * 8 / target.cores, 4096);
+}
+
 // Every rule of pointwise ops and rows: time and bytes never fall as the batch grows, and doubling
 // it at most doubles them, but for fixed costs.
 TEST(Rules, grow_with_the_batch_and_no_faster) {
