@@ -239,3 +239,48 @@ def test_a_gpu_fuses_pointwise_ops_in_a_region_only():
     fused = [op for op in ops["compiled"] if " + " in op]
     assert fused and not any("mm" in op for op in fused)
     assert bytes_of["compiled"] < bytes_of["eager"]
+
+
+def test_a_stream_in_a_compiled_function_asks_no_driver_how_fast_the_device_is():
+    side, model = torch.Stream(device="trn"), nn.Linear(8, 8).to("trn")
+
+    @torch.compile
+    def forward(x):
+        with side:
+            y = model(x) * 2
+        torch.accelerator.current_stream().wait_stream(side)
+        return y + 1
+
+    forward(torch.ones(4, 8, device="trn")).sum().backward()
+    assert model.weight.grad.shape == (8, 8)
+
+
+def test_estimates_of_the_device_are_those_of_the_machine():
+    from torch._inductor.utils import get_device_tflops, get_gpu_dram_gbps
+
+    from trnsim.device import properties
+    from trnsim.machine import load
+
+    for name, bandwidth, peak in (("trn2", 2900, 667), ("tpu-v5p", 2765, 459)):
+        properties.describe(load(name))
+        assert get_gpu_dram_gbps() == pytest.approx(bandwidth)
+        assert get_device_tflops(torch.bfloat16) == pytest.approx(peak)
+    properties.describe(None)
+
+
+def test_what_stands_for_a_function_of_torch_is_left_to_python():
+    from trnsim.capture.cuda import names
+
+    graphs = []
+
+    def stands(x):
+        return x + 1
+
+    def compiled():
+        torch.compile(stands, backend=lambda graph, _: graphs.append(graph) or graph)(torch.ones(2))
+        return len(graphs)
+
+    assert compiled() == 1
+    torch.compiler.reset()
+    names._leave_to_python([stands, len], torch._dynamo.eval_frame)
+    assert compiled() == 1

@@ -361,3 +361,25 @@ def test_both_modes_record_the_same_workload_op_for_op(script, capsys):
     assert results["compute"].workload.hash == results["phantom"].workload.hash
     losses = [float(line) for line in capsys.readouterr().out.split()]
     assert losses[0] == pytest.approx(4.2, abs=0.4)  # ln 65, of the compute run
+
+
+def test_a_frozen_encoder_is_in_the_step_after_which_the_script_ends(script):
+    path = script(
+        """
+        import torch
+        encoder, model = (torch.nn.Linear(8, 8).to("trn") for _ in range(2))
+        optimizer = torch.optim.SGD(model.parameters(), lr=0.1)
+        for _ in range(4):
+            with torch.no_grad():
+                code = encoder(torch.ones(4, 8, device="trn"))
+            model(code).sum().backward()
+            optimizer.step()
+            optimizer.zero_grad()
+        """,
+        with_step=False,
+    )
+    whole, ended = run_script(path).workload, run_script(path, stop_after_step=2).workload
+    step, last = whole.find_steps()[1], ended.find_steps()[1]
+    assert (last.begin, last.end) == (step.begin, step.end)
+    assert ended.outside_step(last).tolist() == whole.outside_step(step).tolist()
+    assert len(ended.find_steps()) == 3 and not ended.find_steps()[2].whole

@@ -22,6 +22,7 @@ import torch
 
 from trnsim import _torch
 from trnsim.capture.cuda import graphs
+from trnsim.device import properties
 
 # The trnsim.capture.hooks.Hooks of the capture that runs.
 capture: Any = None
@@ -121,6 +122,35 @@ def _changed_inputs(graph: Any) -> list[int]:
                 values = value if isinstance(value, (list, tuple)) else [value]
                 changed.update(inputs[each] for each in values if each in inputs)
     return sorted(changed)
+
+
+# --- estimates -----------------------------------------------------------------------------------
+
+
+def _has_real_gpu() -> bool:
+    return _torch.device_name() != "cuda" and torch.cuda.is_available()
+
+
+def estimated_bandwidth(original: Callable[[], float]) -> Callable[[], float]:
+    """Replaces ``get_gpu_dram_gbps``, by which AOTAutograd lays out what streams wait for."""
+
+    @functools.wraps(original)
+    def get_gpu_dram_gbps() -> float:
+        return original() if _has_real_gpu() else properties.chip_rates()[0] / 1e9
+
+    return get_gpu_dram_gbps
+
+
+def estimated_tflops(original: Callable[[torch.dtype], float]) -> Callable[[torch.dtype], float]:
+    """Replaces ``get_device_tflops``; 0 where the machine has no figure, as torch has it."""
+
+    @functools.wraps(original)
+    def get_device_tflops(dtype: torch.dtype) -> float:
+        if _has_real_gpu():
+            return original(dtype)
+        return properties.chip_rates()[1].get(str(dtype).removeprefix("torch."), 0.0) / 1e12
+
+    return get_device_tflops
 
 
 # --- marks --------------------------------------------------------------------------------------

@@ -198,6 +198,8 @@ class Hooks:
         self._with_state: weakref.WeakSet[Any] = weakref.WeakSet()
         self._stepped = False
         self._steps = 0
+        self._inferred = False  # whether a module ran under no_grad since an optimizer stepped
+        self._in_next: weakref.WeakSet[Module] | None = None  # modules that the next step called
         self._handles: list[Any] = []
 
     # --- modules --------------------------------------------------------------------------------
@@ -250,6 +252,7 @@ class Hooks:
             self.devices[tensor.device.type] = None
             if not tensor.requires_grad and not isinstance(tensor, torch.nn.Parameter):
                 sharded.set_storage_kind(tensor, "input")
+        self._inferred |= self._stepped and not torch.is_grad_enabled()
         has_parameters = module in self._with_parameters or _has_parameters(module)
         if torch.is_grad_enabled() and module.training and has_parameters:
             is_traced = torch._C._get_tracing_state() is not None  # sizes are then tensors
@@ -263,9 +266,7 @@ class Hooks:
             self._stepped = False
             self._steps += 1
         if self.stop_after_step is not None and self._steps >= self.stop_after_step:
-            # The step ends here, and what the script still does on its way out is no part of it.
-            _torch.record_marker("forward_begin", -1)
-            raise StopCapture  # again at each forward, where a script catches all exceptions
+            self._end_of_last(module)
         if first is None:
             _torch.record_marker("forward_begin", -1)
         elif images is not None:
@@ -275,6 +276,22 @@ class Hooks:
         else:
             _torch.record_marker("forward_begin", -1)
             self._thread.waiting = first
+
+    def _end_of_last(self, module: Module | None) -> None:
+        """The last step has ended. What ran under no_grad after its optimizer (a frozen encoder?)
+        is in it if the next forward or loss reads it: then that much of the next step runs too."""
+        if self._inferred and self._in_next is None:
+            self._in_next = weakref.WeakSet()
+        if module is not None and self._in_next is not None and module not in self._in_next:
+            self._in_next.add(module)
+            return
+        # What the script still does on its way out is no part of the step.
+        _torch.record_marker("forward_begin", -1)
+        self._stop()
+
+    def _stop(self) -> None:
+        self._inferred, self._in_next = False, None
+        raise StopCapture  # again at each forward, where a script catches all exceptions
 
     def _holds_sequences(self, module: Module) -> bool:
         """Whether it has parts that take (time, batch, ...)."""
@@ -373,6 +390,8 @@ class Hooks:
         """What torch then calls the step with, where that is something else."""
         if is_dynamo_compiling():
             return None  # its graph calls compiled_step
+        if self._in_next is not None:
+            self._stop()
         identity = self._id_of(optimizer)
         running = self._thread.optimizers
         if running and len(running) != _enclosing_steps():  # an earlier step raised an exception
@@ -427,7 +446,7 @@ class Hooks:
         self._leave_optimizer()
         if not self._thread.optimizers:
             _torch.record_marker("optimizer_end", self._id_of(optimizer))
-            self._stepped = True
+            self._stepped, self._inferred = True, False
         if optimizer not in self._with_state:
             self._with_state.add(optimizer)
             for tensor in _tensors(list(optimizer.state.values())):

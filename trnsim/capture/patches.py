@@ -136,6 +136,8 @@ ALWAYS = (
     Patch("torch.distributed", "gather_object", groups.gathered_at_root_once, _OBJECTS),
 )
 
+_RATES = "it asks Triton's driver, which only a GPU has; both order what streams wait for"
+
 _PIPELINE = "a stage asks its neighbours for shapes, and they run later, in processes of their own"
 
 _LIGHTNING = "it chooses among accelerators that it knows, and not among those that register"
@@ -251,6 +253,8 @@ AFTER_IMPORT = (
         sharded.consolidated_of_this_rank,
         "it would unpickle bytes that nobody knows",
     ),
+    Patch("torch._inductor.utils", "get_gpu_dram_gbps", compile.estimated_bandwidth, _RATES),
+    Patch("torch._inductor.utils", "get_device_tflops", compile.estimated_tflops, _RATES),
     Patch(
         "torch.utils.data._utils.worker",
         "_worker_loop",

@@ -10,8 +10,9 @@ import torch
 
 
 def get_amp_supported_dtype() -> list[torch.dtype]:
-    """The dtypes that ``torch.autocast`` may run in."""
-    return [torch.bfloat16, torch.float16]
+    """The dtypes that ``torch.autocast`` may run in: as CUDA's, float32 too, which scripts ask for
+    around a part that is to be computed in it, inside of another autocast."""
+    return [torch.bfloat16, torch.float16, torch.float32]
 
 
 class autocast(torch.autocast):

@@ -35,6 +35,7 @@ class DeviceProperties:
 
 
 _chosen: DeviceProperties | None = None
+_machine: Machine | None = None
 
 # The figure that counts the cores of a chip, by its architecture.
 _CORES = {
@@ -68,8 +69,21 @@ def properties_of(machine: Machine, ranks_per_chip: int = 0) -> DeviceProperties
 
 def describe(machine: Machine | None, ranks_per_chip: int = 0) -> None:
     """Makes the properties those of `machine`, or of the default one again."""
-    global _chosen
+    global _chosen, _machine
+    _machine = machine
     _chosen = None if machine is None else properties_of(machine, ranks_per_chip)
+
+
+_BYTES_PER_S = {"GB/s": 1e9, "GiB/s": 2.0**30, "TB/s": 1e12}
+
+
+def chip_rates() -> tuple[float, dict[str, float]]:
+    """Of the machine's chip: bytes/s of its HBM, and FLOP/s by dtype ("bfloat16"), as published."""
+    from trnsim.machine import load
+
+    machine = _machine or load(DEFAULT_MACHINE)
+    figure = next(each for each in machine.figures if each.key == "chip.hbm.bandwidth")
+    return float(figure.value) * _BYTES_PER_S[figure.unit], machine.published_flops
 
 
 def get_device_properties(device: Device = None) -> DeviceProperties:

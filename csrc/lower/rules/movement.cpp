@@ -152,8 +152,11 @@ _foreach_copy expand_copy view_copy permute_copy _reshape_copy flip roll repeat)
 cat stack _cat constant_pad_nd pad slice_backward select_backward
 split_with_sizes_copy split_copy chunk_cat _chunk_cat slice_scatter
 select_scatter as_strided_scatter unfold_backward repeat_interleave
-pixel_shuffle pixel_unshuffle channel_shuffle reflection_pad2d
-replication_pad2d diag_embed diagonal_copy block_diag
+pixel_shuffle pixel_unshuffle channel_shuffle reflection_pad1d
+reflection_pad2d reflection_pad3d replication_pad1d replication_pad2d
+replication_pad3d reflection_pad1d_backward reflection_pad2d_backward
+reflection_pad3d_backward replication_pad1d_backward replication_pad2d_backward
+replication_pad3d_backward diag_embed diagonal_copy block_diag rot90
 _jagged_to_padded_dense_forward _padded_dense_to_jagged_forward)")) {
     add(op, moved(Fusion::anchor));
   }

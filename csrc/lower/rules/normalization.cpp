@@ -2,8 +2,9 @@
 // SPDX-FileCopyrightText: The trnsim authors
 //
 //
-// Norms over rows (layer, RMS, group) and over channels (batch). Rows lie on partitions; a batch
-// norm has channels on partitions and reads its input twice, for the statistics and to apply them.
+// Norms over rows (layer, RMS, group) and over channels (batch). Rows lie on partitions, and of a
+// group norm the channels of each sample; a batch norm has channels on partitions and reads its
+// input twice, for the statistics and to apply them.
 #include "lower/rules/families.h"
 
 namespace trnsim::lower::rules {
@@ -37,6 +38,23 @@ int64_t set_rows(Cost& cost, const Signature& signature, const Target& target,
   return row_tiles(cost.elements / cost.row_length, target);
 }
 
+// What passes over the partitions of one core: so many tiles of so many elements.
+struct Passes {
+  int64_t tiles = 0, length = 0;
+};
+
+// A row of a group norm is all channels of a group: few rows, which are long. Each channel of a
+// sample is on a partition of its own, as its weight and bias are; of channels that leave most
+// partitions idle, elements are.
+Passes passes_of_groups(const Cost& cost, const Signature& signature, const Target& target,
+                        const TensorMeta& input) {
+  const int64_t channels = input.sizes.size() > 1 ? input.sizes[1] : 1;
+  const int64_t rows = signature.int_or("N", input.sizes[0]) * signature.int_or("C", channels);
+  const bool is_idle = 2 * rows <= target.core().partitions * target.cores;
+  if (rows == 0 || is_idle) return {1, per_partition(cost.elements, target)};
+  return {row_tiles(rows, target), ceil_div(cost.elements, rows)};
+}
+
 // Of rows that leave most partitions idle, elements lie on the partitions instead: each row's
 // squares are summed over them by a product with ones, whose result has a column for each row.
 // False where the rows fill the partitions as well.
@@ -62,6 +80,14 @@ CostFunction forward(Kind kind) {
       cost.scalar_cycles = tiles * (core.activation_reduce(n) + mii);
       cost.vector_cycles = tiles * core.select(n);  // (x * rstd) * gamma
       cost.tensor_cycles = tiles * n;               // gamma to all partitions
+    } else if (signature.scalar("group")) {
+      const auto [count, length] =
+          passes_of_groups(cost, signature, target, signature.inputs[0].meta);
+      // The last scales and shifts by a channel's own two numbers, the affine ones in them.
+      cost.vector_cycles =
+          count * (core.vector(length) + core.aggregate(length) + core.tensor_scalar(length));
+      cost.scalar_cycles = count * mii;
+      cost.tensor_cycles = count * core.at_least(2);  // the statistics of a group's channels
     } else {
       const int64_t affine = int64_t(find_input(signature, "weight") >= 0) +
                              int64_t(find_input(signature, "bias") >= 0);
@@ -85,10 +111,14 @@ Cost backward(const Signature& signature, const Target& target) {
     }
     return cost;
   }
-  const int64_t n = cost.row_length;
-  cost.vector_cycles = tiles * 7 * n;  // dy * gamma, two reductions, xhat * dy, combination
-  cost.scalar_cycles = tiles * 2 * n;
-  cost.tensor_cycles = tiles * n;  // sums over rows, for gamma and beta
+  Passes passes{tiles, cost.row_length};
+  if (signature.scalar("group")) {
+    passes = passes_of_groups(cost, signature, target, input ? *input : signature.inputs[0].meta);
+  }
+  const int64_t n = passes.tiles * passes.length;
+  cost.vector_cycles = 7 * n;  // dy * gamma, two reductions, xhat * dy, combination
+  cost.scalar_cycles = 2 * n;
+  cost.tensor_cycles = n;  // sums over rows, for gamma and beta
   return cost;
 }
 

@@ -2,9 +2,10 @@
 // SPDX-FileCopyrightText: The trnsim authors
 //
 //
-// Reductions. Over the last axes: a row op. Over the first axes (tokens, for bias gradients):
-// ones^T x on the tensor engine. Over everything: square or sum on the scalar engine, then across
-// partitions.
+// Reductions. Over the last axes: a row op; of rows that leave most partitions idle, elements lie
+// on the partitions, and a product with ones adds theirs, a column for each row. Over the first
+// axes (tokens, for bias gradients): ones^T x on the tensor engine. Over everything: square or sum
+// on the scalar engine, then across partitions.
 #include "lower/rules/families.h"
 
 namespace trnsim::lower::rules {
@@ -55,7 +56,9 @@ bool columns_by_tensor(const Axes& axes, int64_t tensor_cycles, const Target& ta
 void add_cycles(Cost& cost, const Axes& axes, bool narrow, bool is_norm, const Target& target) {
   const machine::NeuronCore& machine = target.core();
   const Instructions core(target, narrow);
-  if (axes.which == Which::rows) {
+  const int64_t n = per_partition(axes.reduced * axes.kept, target);
+  const bool is_idle = 2 * axes.kept <= machine.partitions * target.cores && n < axes.reduced;
+  if (axes.which == Which::rows && !is_idle) {
     const int64_t tiles = row_tiles(axes.kept, target);
     if (is_norm) {
       cost.scalar_cycles += tiles * core.activation_reduce(axes.reduced);
@@ -73,10 +76,10 @@ void add_cycles(Cost& cost, const Axes& axes, bool narrow, bool is_norm, const T
       return;
     }
   }
-  const int64_t n = per_partition(axes.reduced * axes.kept, target);
   (is_norm ? cost.scalar_cycles : cost.vector_cycles) +=
       is_norm ? core.activation_reduce(n) : core.reduce(n);
   if (axes.which == Which::all) cost.tensor_cycles += machine.min_cycles;
+  if (axes.which == Which::rows) cost.tensor_cycles += core.at_least(axes.kept);
 }
 
 CostFunction reduce(bool is_norm, int passes) {

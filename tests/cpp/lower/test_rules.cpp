@@ -198,6 +198,43 @@ TEST(Gpu, products_in_8_bits_take_smaller_tiles_where_these_fill_the_waves) {
   EXPECT_NEAR(double(time_ps("float8_e4m3fn")) / double(time_ps("bfloat16")), 0.75, 1e-6);
 }
 
+// 16 groups of a U-Net's first layer, 256 x 256 positions each: not 16 of 1,024 partitions at work.
+TEST(Rules, group_norm_of_few_rows_takes_what_a_batch_norm_takes) {
+  const Target target = make_target(trainium(1), 1);
+  const std::string input = "(input: float32[2,64,256,256], weight: float32[64], bias: float32[64]";
+  const std::string output =
+      "-> (out0: float32[2,64,256,256], out1: float32[2,8], out2: float32[2,8])";
+  const std::string of_groups = ", N=2, C=64, HxW=65536, group=8, eps=1e-05f) ";
+  const Cost groups = cost("aten::native_group_norm" + input + of_groups + output, target);
+  const Cost batch = cost(
+      "aten::native_batch_norm" + input +
+          ", running_mean: float32[64], running_var: float32[64], "
+          "training=true) -> (out0: float32[2,64,256,256], out1: float32[64], out2: float32[64])",
+      target);
+  // Elements fill the partitions here; there, 64 channels leave half of them idle.
+  EXPECT_EQ(2 * groups.vector_cycles, batch.vector_cycles);
+  const Cost backward = cost(
+      "aten::native_group_norm_backward(grad_out: float32[2,64,256,256], input: "
+      "float32[2,64,256,256]" +
+          of_groups + "-> (out0: float32[2,64,256,256])",
+      target);
+  EXPECT_EQ(backward.vector_cycles, 7 * 2 * 64 * 65536 / (128 * target.cores));
+}
+
+// What Muon asks for: norms of matrices that are stacked.
+TEST(Rules, norm_of_few_matrices_fills_the_partitions) {
+  const Target target = make_target(trainium(1), 1);
+  const auto norm = [&](const std::string& stacked) {
+    return cost("aten::linalg_vector_norm(self: float32[" + stacked +
+                    "], ord=2, dim=[-2,-1], "
+                    "keepdim=true) -> (out0: float32[4,1,1])",
+                target)
+        .scalar_cycles;
+  };
+  EXPECT_NEAR(double(norm("4,1024,1024")), 4 * 1024 * 1024 / (128.0 * target.cores), 512);
+  EXPECT_NEAR(double(norm("4096,32,32")), 4.0 * 1024 * 8 / target.cores, 4096);
+}
+
 // Every rule of pointwise ops and rows: time and bytes never fall as the batch grows, and doubling
 // it at most doubles them, but for fixed costs.
 TEST(Rules, grow_with_the_batch_and_no_faster) {
@@ -207,6 +244,9 @@ TEST(Rules, grow_with_the_batch_and_no_faster) {
       "aten::gelu(self: float32[B,1024]) -> (out0: float32[B,1024])",
       "aten::native_layer_norm(input: float32[B,1024], weight: float32[1024], bias: float32[1024], "
       "normalized_shape=[1024]) -> (out0: float32[B,1024], out1: float32[B,1], out2: float32[B,1])",
+      "aten::native_group_norm(input: float32[B,64,32,32], weight: float32[64], bias: float32[64], "
+      "N=B, C=64, HxW=1024, group=32, eps=1e-05f) -> (out0: float32[B,64,32,32], out1: "
+      "float32[B,32], out2: float32[B,32])",
       "aten::_softmax(self: float32[B,1024], dim=1) -> (out0: float32[B,1024])",
       "aten::_softmax_backward_data(grad_output: float32[B,1024], output: float32[B,1024], dim=1) "
       "-> (out0: float32[B,1024])",
@@ -227,8 +267,10 @@ TEST(Rules, grow_with_the_batch_and_no_faster) {
       Cost before;
       for (int64_t batch = 16; batch <= 4096; batch *= 2) {
         std::string made = text;
-        for (size_t at; (at = made.find("[B")) != std::string::npos;) {
-          made.replace(at + 1, 1, std::to_string(batch));
+        for (const char* place : {"[B", "=B"}) {
+          for (size_t at; (at = made.find(place)) != std::string::npos;) {
+            made.replace(at + 1, 1, std::to_string(batch));
+          }
         }
         const Cost now = cost(made, target);
         EXPECT_GT(now.tensor_cycles + now.vector_cycles + now.scalar_cycles + now.gpsimd_cycles, 0)

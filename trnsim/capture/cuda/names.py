@@ -17,6 +17,7 @@ from typing import Any
 import torch
 
 from trnsim import _torch
+from trnsim.capture import imports
 from trnsim.capture.cuda import graphs, libraries, limits, nvtx, storages
 from trnsim.device import memory, properties, streams
 
@@ -219,6 +220,16 @@ def _python_names() -> dict[str, dict[str, Any]]:
     }
 
 
+def _leave_to_python(functions: list[Callable[..., Any]], eval_frame: Any) -> None:
+    """Where a graph breaks, dynamo compiles the functions called next. Torch's own are no Python,
+    which it lets run; so it shall these, and what they call."""
+    skip = eval_frame.FrameAction.SKIP
+    for function in functions:
+        code = getattr(function, "__code__", None)
+        if code is not None:
+            eval_frame.set_code_exec_strategy(code, eval_frame.FrameExecStrategy(skip, skip))
+
+
 def install() -> None:
     """Puts all of it in place; once, right after torch is imported."""
     import importlib
@@ -231,6 +242,9 @@ def install() -> None:
         served[name] = limits.refusing(f"torch._C.{name}", why)
     for name, function in served.items():
         setattr(_C, name, function)
+    imports.after_import(
+        "torch._dynamo.eval_frame", functools.partial(_leave_to_python, list(served.values()))
+    )
     for module_name, names in _python_names().items():
         module = importlib.import_module(module_name)
         for name, value in names.items():
