@@ -80,6 +80,25 @@ def test_one_wild_row_moves_no_constant() -> None:
     assert all(wild[key] == pytest.approx(calm[key], rel=0.03) for key in calm)
 
 
+def test_what_a_chip_has_one_row_of_stays_near_the_other_chips() -> None:
+    rows = world()
+    row = Row({"id": "one", "kind": "train", "system": "D", "model": "alone"})
+    rows.append((row, 0.1 * math.log(1.5), {("D", "gemm_factor", ""): -0.1}))
+    moved = fit._moved({}, rows, {})
+    assert 0.65 < moved["D", "gemm_factor", ""] < 0.95  # by its own row alone 1.5
+    assert moved["A", "gemm_factor", ""] - moved["B", "gemm_factor", ""] > 0.15
+
+
+def test_a_step_with_experts_moves_constants_less() -> None:
+    def found(experts: str) -> float:
+        row = Row({"id": "odd", "kind": "train", "system": "A", "model": "m", "experts": experts})
+        odd = (row, 3.0, {("A", "gemm_factor", ""): -0.6})
+        return fit._moved({}, [*world(), odd], {})["A", "gemm_factor", ""]
+
+    without = fit._moved({}, world(), {})["A", "gemm_factor", ""]
+    assert 0 < found("8") - without < found("") - without
+
+
 def test_a_chip_that_is_left_out_gets_the_medians_of_the_others() -> None:
     values = dict(TRUE)
     exact = [(row, 0.0, slopes) for row, _, slopes in world()]
