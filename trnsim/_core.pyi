@@ -60,6 +60,11 @@ class Machine:
     def hash(self) -> str:
         ...
     @property
+    def hbm_bytes_per_s(self) -> float:
+        """
+        Of one chip, as published.
+        """
+    @property
     def host_link_bytes_per_s(self) -> float:
         """
         Between the host's memory and one chip, one direction.

@@ -64,7 +64,7 @@ std::optional<int64_t> host_memory_bytes(const Machine& machine) {
   return bytes > 0 ? std::optional(bytes) : std::nullopt;
 }
 
-void bind_types(py::module_& module) {
+void bind_figure(py::module_& module) {
   py::class_<Figure>(module, "Figure")
       .def(py::init([](const std::string& key, const std::string& value, const std::string& unit,
                        const std::string& source, const std::string& confidence) {
@@ -79,6 +79,10 @@ void bind_types(py::module_& module) {
       .def_property_readonly("confidence", [](const Figure& figure) {
         return machine::confidence_name(figure.confidence);
       });
+}
+
+void bind_types(py::module_& module) {
+  bind_figure(module);
   py::class_<Machine, std::shared_ptr<Machine>> machine_type(module, "Machine");
   bind_site(machine_type);
   machine_type.def_readonly("name", &Machine::name)
@@ -106,6 +110,9 @@ void bind_types(py::module_& module) {
           "host_link_bytes_per_s",
           [](const Machine& m) { return m.server.host_link_Bps.to_double(); },
           "Between the host's memory and one chip, one direction.")
+      .def_property_readonly(
+          "hbm_bytes_per_s", [](const Machine& m) { return m.chip.hbm.bandwidth_Bps.to_double(); },
+          "Of one chip, as published.")
       .def_property_readonly("host_memory_bytes", host_memory_bytes,
                              "Of one server's host; None where the file does not say.")
       .def_property_readonly("published_flops",

@@ -136,7 +136,9 @@ def estimated_bandwidth(original: Callable[[], float]) -> Callable[[], float]:
 
     @functools.wraps(original)
     def get_gpu_dram_gbps() -> float:
-        return original() if _has_real_gpu() else properties.chip_rates()[0] / 1e9
+        return (
+            original() if _has_real_gpu() else properties.described_machine().hbm_bytes_per_s / 1e9
+        )
 
     return get_gpu_dram_gbps
 
@@ -148,7 +150,8 @@ def estimated_tflops(original: Callable[[torch.dtype], float]) -> Callable[[torc
     def get_device_tflops(dtype: torch.dtype) -> float:
         if _has_real_gpu():
             return original(dtype)
-        return properties.chip_rates()[1].get(str(dtype).removeprefix("torch."), 0.0) / 1e12
+        peaks = properties.described_machine().published_flops
+        return peaks.get(str(dtype).removeprefix("torch."), 0.0) / 1e12
 
     return get_device_tflops
 

@@ -74,26 +74,17 @@ def describe(machine: Machine | None, ranks_per_chip: int = 0) -> None:
     _chosen = None if machine is None else properties_of(machine, ranks_per_chip)
 
 
-_BYTES_PER_S = {"GB/s": 1e9, "GiB/s": 2.0**30, "TB/s": 1e12}
-
-
-def chip_rates() -> tuple[float, dict[str, float]]:
-    """Of the machine's chip: bytes/s of its HBM, and FLOP/s by dtype ("bfloat16"), as published."""
+def described_machine() -> Machine:
+    """Whose properties they are."""
     from trnsim.machine import load
 
-    machine = _machine or load(DEFAULT_MACHINE)
-    figure = next(each for each in machine.figures if each.key == "chip.hbm.bandwidth")
-    return float(figure.value) * _BYTES_PER_S[figure.unit], machine.published_flops
+    return _machine or load(DEFAULT_MACHINE)
 
 
 def get_device_properties(device: Device = None) -> DeviceProperties:
     """Properties of `device`; all devices have the same."""
     check_index(_get_device_index(device, optional=True))
-    if _chosen is not None:
-        return _chosen
-    from trnsim.machine import load
-
-    return properties_of(load(DEFAULT_MACHINE))
+    return _chosen or properties_of(described_machine())
 
 
 def get_device_name(device: Device = None) -> str:

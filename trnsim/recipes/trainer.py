@@ -17,7 +17,6 @@ from torch import Tensor
 from trnsim.recipes.block import Parts
 from trnsim.recipes.kernels import is_simulated
 from trnsim.recipes.layout import Layout
-from trnsim.recipes.linear import Linear
 from trnsim.recipes.models import Model
 from trnsim.recipes.optimizer import BucketOptimizer, Buckets
 from trnsim.recipes.parallel import Place
@@ -153,11 +152,11 @@ class Trainer:
         self.optimizer.step()
         for chunk in self.chunks:
             for module in chunk.modules():  # weights change: they are cast again
-                if isinstance(module, Linear):
-                    if module.held_fp8 is not None:
-                        module.held_fp8 = None
-                elif isinstance(getattr(module, "held_fp8", None), dict):
-                    module.held_fp8.clear()
+                held = getattr(module, "held_fp8", None)
+                if isinstance(held, dict):
+                    held.clear()
+                elif held is not None:
+                    module.held_fp8 = None
         return self.loss
 
     def close(self) -> None:

@@ -331,12 +331,8 @@ def _moved(
 
 def _centres(keys: Sequence[Key], logarithms: Any) -> Any:
     """What the constants are held to: 0, and of a factor of chips the median over them."""
-    centres = np.zeros(len(keys))
-    for factor in OF_CHIP:
-        of_factor = [i for i, key in enumerate(keys) if key[1] == factor]
-        if of_factor:
-            centres[of_factor] = np.median(logarithms[of_factor])
-    return centres
+    medians = _medians(dict(zip(keys, logarithms, strict=True)))
+    return np.array([medians.get(key[1], 0.0) for key in keys])
 
 
 def _bounded(normal: Any, right: Any, most: Any) -> Any:

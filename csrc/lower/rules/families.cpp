@@ -210,6 +210,10 @@ int64_t row_tiles(int64_t rows, const Target& target) {
   return ceil_div(ceil_div(rows, target.cores), target.core().partitions);
 }
 
+bool leave_half_idle(int64_t rows, const Target& target) {
+  return 2 * rows <= target.core().partitions * target.cores;
+}
+
 Split split_over_cores(int64_t batch, int64_t rows, int64_t columns, const Target& target) {
   Split split{batch, rows, columns};
   const int64_t least_rows = target.core().partitions, least_columns = target.core().moving_max;

@@ -105,6 +105,8 @@ Stream* write_stream(Cost& cost, int32_t output);
 int64_t per_partition(int64_t elements, const Target& target);
 // Row tiles of one core when rows are split over the cores.
 int64_t row_tiles(int64_t rows, const Target& target);
+// Whether rows on the partitions would leave half of them idle, or more.
+bool leave_half_idle(int64_t rows, const Target& target);
 
 // A dimension split over the cores: the largest of batch, rows and columns is halved while at least
 // one batch, 128 rows or 512 columns remain, once for each doubling of cores.

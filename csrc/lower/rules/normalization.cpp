@@ -50,8 +50,7 @@ Passes passes_of_groups(const Cost& cost, const Signature& signature, const Targ
                         const TensorMeta& input) {
   const int64_t channels = input.sizes.size() > 1 ? input.sizes[1] : 1;
   const int64_t rows = signature.int_or("N", input.sizes[0]) * signature.int_or("C", channels);
-  const bool is_idle = 2 * rows <= target.core().partitions * target.cores;
-  if (rows == 0 || is_idle) return {1, per_partition(cost.elements, target)};
+  if (rows == 0 || leave_half_idle(rows, target)) return {1, per_partition(cost.elements, target)};
   return {row_tiles(rows, target), ceil_div(cost.elements, rows)};
 }
 
@@ -61,7 +60,7 @@ Passes passes_of_groups(const Cost& cost, const Signature& signature, const Targ
 bool add_across(Cost& cost, const Instructions& core, const Target& target) {
   const int64_t rows = cost.elements / cost.row_length;
   const int64_t n = per_partition(cost.elements, target);
-  if (2 * rows > target.core().partitions * target.cores || n >= cost.row_length) return false;
+  if (!leave_half_idle(rows, target) || n >= cost.row_length) return false;
   cost.scalar_cycles = core.activation(n) + core.activation(rows);
   cost.vector_cycles = core.reduce(n) + core.select(n);  // sums on a partition, (x * rstd) * gamma
   cost.tensor_cycles = core.at_least(rows);

@@ -57,8 +57,8 @@ void add_cycles(Cost& cost, const Axes& axes, bool narrow, bool is_norm, const T
   const machine::NeuronCore& machine = target.core();
   const Instructions core(target, narrow);
   const int64_t n = per_partition(axes.reduced * axes.kept, target);
-  const bool is_idle = 2 * axes.kept <= machine.partitions * target.cores && n < axes.reduced;
-  if (axes.which == Which::rows && !is_idle) {
+  const bool lie_across = leave_half_idle(axes.kept, target) && n < axes.reduced;
+  if (axes.which == Which::rows && !lie_across) {
     const int64_t tiles = row_tiles(axes.kept, target);
     if (is_norm) {
       cost.scalar_cycles += tiles * core.activation_reduce(axes.reduced);
